@@ -75,6 +75,7 @@ bench: $(VENV)/installed-bench
 
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python validation/fuzz/run.py
+	$(BIN)/python validation/fuzz/twins.py
 	TURNBUCKLE_EXAMPLES=all $(PYTEST) -m hypothesis
 	TURNBUCKLE_EXAMPLES=all $(PYTEST) tests/mpi/replay/test_fuzzed_programs.py
 

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -157,6 +158,15 @@ def left_out(wheel: Path, data: Path) -> list[str]:
     return [file for file in files if not any(name.endswith(f".data/{file}") for name in names)]
 
 
+def unnamed(wheel: Path) -> list[str]:
+    """Return the scripts of others in a wheel that none of its lists (SBOM) names with their digest."""
+    archive = zipfile.ZipFile(wheel)
+    lists = [json.loads(archive.read(name)) for name in archive.namelist() if "/sboms/" in name]
+    digests = {h["content"] for one in lists for part in one.get("components", ()) for h in part.get("hashes", ())}
+    scripts = [name for name in archive.namelist() if name.endswith(".min.js")]
+    return [name for name in scripts if hashlib.sha256(archive.read(name)).hexdigest() not in digests]
+
+
 def wheels(processors: tuple[str, ...]) -> None:
     """Build a wheel for each processor and audit it."""
     place = tree()
@@ -178,6 +188,8 @@ def wheels(processors: tuple[str, ...]) -> None:
         (wheel,) = DIST.glob(f"*-{PLATFORM}_{processor}.whl")
         if lacking := left_out(wheel, place / DATA):
             raise SystemExit(f"{wheel.name} lacks {', '.join(lacking)}")
+        if scripts := unnamed(wheel):
+            raise SystemExit(f"no list in {wheel.name} names {', '.join(scripts)}")
         print(run("auditwheel", "show", wheel), f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB", sep="")
 
 

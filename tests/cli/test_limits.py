@@ -85,6 +85,20 @@ def test_a_recorded_program_does_not_inherit_few_threads() -> None:
     assert limited(resource.RLIMIT_AS, 4 << 30, start=start).returncode == 0
 
 
+@pytest.mark.parametrize("text", ["0", "-1", "junk", "1.5", " 2", "100000", "9" * 5000, "\N{ARABIC-INDIC DIGIT TWO}"])
+def test_a_number_of_threads_that_is_none(text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("POLARS_MAX_THREADS", text)
+    assert cli_run.run(["inspect", str(SAMPLE)]) == 2
+    first, found, *_ = capsys.readouterr().err.splitlines()
+    assert first == "error[L004]: POLARS_MAX_THREADS is no number of threads" and found.startswith("  found: POLARS_MAX_THREADS=")
+
+
+@pytest.mark.parametrize(("name", "text"), [("POLARS_MAX_THREADS", ""), ("POLARS_MAX_THREADS", "1"), ("RAYON_NUM_THREADS", "0")])
+def test_a_number_of_threads_that_is_one(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, text)
+    limits.check()
+
+
 def test_numpy_starts_no_threads_of_which_a_recorded_program_would_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     start = (

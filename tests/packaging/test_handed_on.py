@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tarfile
@@ -81,6 +82,26 @@ def test_a_wheel_without_completion_and_man_page_is_refused(tmp_path: Path) -> N
     with zipfile.ZipFile(tmp_path / "a.whl", "w") as wheel:
         wheel.writestr(f"turnbuckle-0.2.0.data/{files[0]}", "")
     assert release.left_out(tmp_path / "a.whl", tmp_path / release.DATA) == [files[1]]
+
+
+def test_a_wheel_names_the_scripts_of_others_in_it(tmp_path: Path) -> None:
+    """The list that goes into a wheel has the digest of each file, the version of its table, and every name of its licence."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (place,) = project["tool"]["maturin"]["sbom"]["include"]
+    text = (ROOT / place).read_text(encoding="utf-8")
+    package = ROOT / "src" / "turnbuckle"
+    with zipfile.ZipFile(tmp_path / "a.whl", "w") as wheel:
+        for script in package.rglob("*.min.js"):
+            wheel.write(script, script.relative_to(package.parent).as_posix())
+    assert len(release.unnamed(tmp_path / "a.whl")) == 2
+    with zipfile.ZipFile(tmp_path / "a.whl", "a") as wheel:
+        wheel.writestr(f"turnbuckle-0.2.0.dist-info/sboms/{Path(place).name}", text)
+    assert release.unnamed(tmp_path / "a.whl") == []
+    table = (package / "show" / "figures" / "vega" / "README.md").read_text(encoding="utf-8")
+    licence = (package / "show" / "figures" / "vega" / "LICENSE").read_text(encoding="utf-8").lower()
+    for part in json.loads(text)["components"]:
+        assert f"| {part['name']} | {part['version']} | `{part['hashes'][0]['content']}` |" in table
+        assert all(inside["name"] in licence for inside in (part, *part["components"]))
 
 
 def test_the_source_package_holds_every_file_of_the_project(tmp_path: Path) -> None:

@@ -150,6 +150,7 @@ planted = {
     "control characters": (lambda w: say(0, "\\x1b[31m"), case()),
     "formula": (lambda w: say(0, "name\\n=1+1\\n"), case("--format", "csv")),
     "markup": (lambda w: (Path(inside("out/a.html")).write_text("<img src=x onerror=1>"), 0)[1], case()),
+    "invariant": (lambda w: say(0, '{"ratio": NaN}'), case("--format", "json")),
     "": (lambda w: say(0, "name,value\\na,-1.5e-3\\nb,+inf\\n", ""), case("--format", "csv")),
     " ": (lambda w: write(inside("out/answer.csv"), 0), case()),
     "  ": (lambda w: os.kill(os.getpid(), signal.SIGTERM), case()),

@@ -31,7 +31,11 @@ RECORDING = """
 1 project {f} --on nvlink-c2c --draws 20 --format csv --replay sum
 1 project {f} --on gh200 --draws 0 --part 10us..1s
 1 project {f} --model additive --lambda data=10,control=10
+3 project {f} --on self,gh200 --draws 20 --format json
 3 slack {f} --draws 10
+2 slack {f} --draws 10 --format json
+2 whatif {f} --format json
+2 transfers {f} --on pcie5-x16 --format json
 1 slack {f} --draws 10 --format csv -o {o}.csv --mode api
 1 slack {f} --draws 0 --published modelled
 2 report {f} --on gh200 --draws 20 -o {o}.html

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import invariants
 from cases import Case, prepare, shown
 from seeds import Seed
 
@@ -47,7 +48,7 @@ NAMES = {0: "answered", 1: "gate", 2: "refused", 3: "cannot"}
 NAMES |= dict.fromkeys((130, 143, -signal.SIGINT, -signal.SIGTERM), "interrupted")
 FAILURES = (
     *("crash", "internal", "code", "traceback", "uncoded", "hang", "leftover", "input changed", "half made", "network"),
-    *("process left", "control characters", "formula", "markup"),
+    *("process left", "control characters", "formula", "markup", "invariant"),
 )
 #: What Python says when it is about to reach for the network; native code is not seen here, see README.md.
 NETWORK = (
@@ -287,6 +288,9 @@ def judge(case: Case, ran: Ran, place: Path, disk: Path | None, before: dict[str
         _look_at_output(case, ran, fail, disk, {})
     if "--format csv" in " ".join(case.words) and "-o" not in case.words and ran.code == 0:
         _cells(case, ran.out, fail)
+    if "--format json" in " ".join(case.words) and "-o" not in case.words and ran.code in (0, 1):
+        for flaw in invariants.broken(ran.out)[:KEPT]:
+            fail("invariant", f"{case.words[0]}: {_pattern(flaw)}")
     match = _STEERING.search(said.decode("utf-8", "replace"))
     if match and "--format parquet" not in " ".join(case.words):
         fail("control characters", f"{match[0]!r} from {case.words[0]} {' '.join(w for w in case.words if w in ('csv', 'json'))}")

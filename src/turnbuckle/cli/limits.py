@@ -3,6 +3,7 @@
     L001  too few files may be open at once
     L002  too little memory
     L003  threads or processes cannot be started
+    L004  the environment asks for a number of threads that is none
 
 Libraries of other languages end the process when an allocation fails (SIGABRT), which cannot be caught.  Under a limit on memory or
 threads the work is therefore done in a child process, with few threads, and the parent reports how the child ended.
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from turnbuckle.foundation.errors import InternalError, LimitError, ProfileError, TurnbuckleError, error_of, register
+from turnbuckle.foundation.errors import InternalError, LimitError, ProfileError, TurnbuckleError, clipped, error_of, register
 
 #: Files that must still be free to open: readers, threads' wake-ups and imports take up to 20 at once.
 FILES: Final = 24
@@ -28,6 +29,10 @@ FILES: Final = 24
 SPACE: Final = 768 << 20
 #: Below this limit on a user's processes and threads, few are started.
 _FEW_PROCESSES: Final = 4096
+#: Numbers of threads that the environment may ask for: the least of each, and the most.  Polars panics at 0, and takes the default for what
+#: is no number; a hundred thousand threads do nothing but wait for each other.
+_LEAST_THREADS: Final = {"POLARS_MAX_THREADS": 1, "RAYON_NUM_THREADS": 0}
+_MOST_THREADS: Final = 4096
 _THREADS: Final = {"OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "2", "RAYON_NUM_THREADS": "2"}
 _M_ARENA_MAX: Final = -8
 _PR_SET_PDEATHSIG: Final = 1
@@ -102,7 +107,7 @@ def too_few_threads() -> TurnbuckleError:
 
 
 def check() -> None:
-    """Raise `LimitError` (L001, L002) where the limits are too low to begin."""
+    """Raise `LimitError` (L001, L002, L004) where the limits are too low to begin, or are none."""
     register(LimitError.__name__)  # read the texts while a file can still be opened
     held: list[int] = []
     try:
@@ -116,6 +121,11 @@ def check() -> None:
             os.close(number)
     if 0 < (_space() or SPACE) < SPACE:
         raise too_little_memory()
+    for name, least in _LEAST_THREADS.items():
+        asked = os.environ.get(name, "")
+        number = int(asked) if re.fullmatch(r"[0-9]{1,9}", asked) else -1
+        if asked and not least <= number <= _MOST_THREADS:
+            raise error_of("L004", found=clipped(f"{name}={asked}", 80), name=name, least=least, most=_MOST_THREADS)
 
 
 def guarded(work: Callable[[bool], int], tell: Callable[[TurnbuckleError], None]) -> int:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,7 @@ from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.before_after.export import archived
+from turnbuckle.questions.before_after.formats import otf2 as archive_of
 from turnbuckle.trace.trace import Trace
 
 Turnbuckle = Callable[..., Ran]
@@ -217,3 +222,23 @@ def test_what_is_refused(turnbuckle: Turnbuckle, tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "otf2", None)
     assert "turnbuckle[otf2]" in refused("A450", run.export, tmp_path / "a", to="otf2").fix
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("most", [0, 100, 3000])
+def test_a_file_that_cannot_grow_leaves_no_archive(tmp_path: Path, most: int, capfd: pytest.CaptureFixture[str]) -> None:
+    run, before = run_of(SAMPLE), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        error = refused("R001", archived, run, tmp_path / "out", "otf2")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert error.found == os.strerror(errno.EFBIG)
+    assert not list(tmp_path.iterdir()) and capfd.readouterr().err == "", "the library prints nothing of its own"
+
+
+def test_an_error_that_the_library_only_prints_is_one(tmp_path: Path) -> None:
+    """Closing a file on a full disk returns success: the anchor file was empty, and the command said that all was well."""
+    with pytest.raises(FileNotFoundError), archive_of._refusals(_otf2), suppress(_otf2.Error):
+        _otf2.Reader_Open(str(tmp_path / "none.otf2"))
+    with pytest.raises(ZeroDivisionError), archive_of._refusals(_otf2):
+        print(1 / 0)

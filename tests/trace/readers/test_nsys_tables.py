@@ -14,6 +14,7 @@ from hostile_names import SAMPLE, SECRETS
 from polars.testing import assert_frame_equal
 from refusals import refused
 
+from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.trace.read import read
 from turnbuckle.trace.readers import nsys_tables
 
@@ -114,6 +115,35 @@ def test_a_failed_export_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     program(tmp_path, monkeypatch, script)
     error = refused("P074", read, report, use_cache=False)
     assert "exit" in error.found and "nsys export --type sqlite run.nsys-rep" in error.fix
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'echo done; head -c 9000 /dev/urandom > "$5"',
+        'echo hello > "$5"',
+        ': > "$5"',
+        "head -c 30000000 /dev/urandom; head -c 30000000 /dev/urandom >&2; exit 1",
+        "printf '\\377\\000\\033[31m' >&2; exit 1",
+    ],
+)
+def test_an_export_that_is_junk_is_said_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    report = tmp_path / "run.nsys-rep"
+    report.write_bytes(b"\0NSYS")
+    program(tmp_path, monkeypatch, script)
+    error = refused("P074", read, report, use_cache=False)
+    assert error.where == str(report) and len(error.found) < 200 and error.found.isprintable()
+
+
+def test_an_export_that_lacks_everything_is_said_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report, other = tmp_path / "run.nsys-rep", tmp_path / "other"
+    report.write_bytes(b"\0NSYS")
+    with closing(sqlite3.connect(other)) as database:
+        database.execute("CREATE TABLE t (a)")
+    program(tmp_path, monkeypatch, f'cp "{other}" "$5"')
+    with pytest.raises(ProfileError) as caught:
+        read(report, use_cache=False)
+    assert caught.value.where == str(report)
 
 
 def test_without_nsys_the_command_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

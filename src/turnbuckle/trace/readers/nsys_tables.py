@@ -19,11 +19,14 @@ Errors:
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -32,7 +35,7 @@ from typing import Final
 
 import polars as pl
 
-from turnbuckle.foundation.errors import clipped, error_of
+from turnbuckle.foundation.errors import ProfileError, clipped, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.trace.cache.parquet_file import loaded, quietly
 from turnbuckle.trace.readers import nsys
@@ -52,6 +55,10 @@ _ARROW: Final = b"ARROW1"
 _ROWS_AT_ONCE: Final = 50_000
 #: Longest that an export may take [s].
 _PATIENCE: Final = 3600
+#: What is kept of what nsys prints [B].
+_KEPT_BYTES: Final = 1 << 16
+#: Codes of files that are no database: empty, another format, unreadable.
+_NO_DATABASE: Final = ("P003", "P004", "P005")
 _REPORTS: Final = (".nsys-rep", ".qdrep")
 
 
@@ -88,21 +95,45 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 
 
 def read_report(path: Path, program: str, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Let nsys export a report to SQLite, and read that.  Raises P074, and as `nsys.read`."""
+    """Let nsys export a report to SQLite, and read that.  Raises P074, and as `nsys.read`, of the report."""
     digest, held = _digest({"report": path})
     with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
         place = Path(folder) / f"{path.stem}.sqlite"
         words = [program, "export", "--type", "sqlite", "--output", str(place), str(path.resolve())]
         try:
-            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
+            code, lines = _exported(words)
+        except OSError as error:
             raise error_of("P074", where=str(path), found=type(error).__name__, name=path.name) from error
-        if done.returncode or not place.is_file():
-            lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-            outcome = f"exit {done.returncode}" + (f": {clipped(lines[-1], 120)}" if lines else "")
+        if code or not place.is_file():
+            outcome = f"exit {code}" + (f": {clipped(lines[-1], 120)}" if lines else "")
             raise error_of("P074", where=str(path), found=outcome, name=path.name)
-        trace = nsys.read(place, threads=threads, progress=progress)
+        try:
+            trace = nsys.read(place, threads=threads, progress=progress)
+        except ProfileError as error:
+            # the export is gone when this is read
+            if error.code in _NO_DATABASE:
+                raise error_of("P074", where=str(path), found=f"an export that is none: {error.what}", name=path.name) from error
+            error.where = str(path)
+            raise
     return replace(trace, name=path.name, facts={**trace.facts, "sha256": digest, "size_bytes": held})
+
+
+def _exported(words: list[str]) -> tuple[int | str, list[str]]:
+    """Run nsys -> its exit code, or that it did not end, and the last lines that it prints, however much that is."""
+    last = b""
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+        ended = threading.Timer(_PATIENCE, running.kill)
+        ended.start()
+        try:
+            assert isinstance(running.stdout, io.BufferedReader)
+            while block := running.stdout.read1(_KEPT_BYTES):
+                last = (last + block)[-_KEPT_BYTES:]
+            code = running.wait()
+        finally:
+            ended.cancel()
+            running.kill()
+    late = f"none within {_PATIENCE:.0f} s" if code == -signal.SIGKILL else code
+    return late, last.decode("utf-8", "replace").strip().splitlines()
 
 
 def _files(folder: Path) -> dict[str, Path]:

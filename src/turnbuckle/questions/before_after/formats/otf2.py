@@ -15,9 +15,12 @@ Score-P's CUDA adapter.
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import os
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
@@ -44,12 +47,17 @@ from turnbuckle.trace.trace import Trace
 NAME: Final = "traces"
 """Name of the anchor file, without its ending; Score-P's."""
 _TICKS: Final = 10**9
+#: Arguments of the library's ``OTF2_ErrorCallback``: user data, file, line, function, code, format, and its values.
+_ERROR_CALLBACK: Final = (
+    *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p),
+    *(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p),
+)
 #: Collectives with a role of their own; the others are collectives of another kind.
 _ROLES: Final = {"MPI_Barrier": "BARRIER", "MPI_Bcast": "COLL_ONE2ALL", "MPI_Reduce": "COLL_ALL2ONE", "MPI_Allreduce": "COLL_ALL2ALL"}
 
 
 def write(run: Run, folder: Path) -> Finding | None:
-    """Write an archive into an empty folder, and return what it lacks.  Raises A450 without the library."""
+    """Write an archive into an empty folder, and return what it lacks.  Raises A450 without the library; `OSError`, as of a full disk."""
     with needs("otf2"):
         import _otf2  # an extra
         import otf2
@@ -60,13 +68,52 @@ def write(run: Run, folder: Path) -> Finding | None:
     lost["time of the run before or after all that is recorded"] += _beyond(run)
     contents = _Contents(trace, lost)
     missing = _in_words(lost)
-    with closing(otf2.writer.Writer(str(folder), NAME, timer_resolution=_TICKS)) as archive:
-        archive.creator = f"turnbuckle {version('turnbuckle')}"
-        archive.description = missing.detail if missing else "all that the recording holds"
-        _Archive(otf2, _otf2, archive, contents, zero).write()
-        # the library would begin the clock with the first event, and take the time of day of the writing for that
-        archive._first_timestamp, archive._realtime_timestamp = 0, Fraction(_session_start(trace, zero), _TICKS)
+    with _refusals(_otf2):
+        archive = otf2.writer.Writer(str(folder), NAME, timer_resolution=_TICKS)
+        try:
+            archive.creator = f"turnbuckle {version('turnbuckle')}"
+            archive.description = missing.detail if missing else "all that the recording holds"
+            _Archive(otf2, _otf2, archive, contents, zero).write()
+            # the library would begin the clock with the first event, and take the time of day of the writing for that
+            archive._first_timestamp = 0
+            archive._realtime_timestamp = Fraction(_session_start(trace, zero), _TICKS)
+            archive.close()
+        finally:
+            # its destructor would close a broken archive once more, where no error can be caught
+            archive._handle = None
     return missing
+
+
+@contextmanager
+def _refusals(core: Any) -> Iterator[None]:
+    """Raise `OSError` where the library met an error of the system: it prints it, and may go on as if the file were whole."""
+    met: list[Any] = []
+
+    def note(_: Any, file: Any, line: int, function: Any, code: int, text: Any, values: Any) -> int:
+        met.append(core.ErrorCode(code))
+        return code
+
+    register = core.Config.conf.lib.OTF2_Error_RegisterCallback
+    register.argtypes, register.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_void_p
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, *_ERROR_CALLBACK)(note)
+    before = register(ctypes.cast(callback, ctypes.c_void_p), None)
+    try:
+        yield
+    except core.Error as error:
+        if number := _of_system(core, met):
+            raise OSError(number, os.strerror(number)) from error
+        raise
+    finally:
+        register(before, None)
+    if met:
+        number = _of_system(core, met) or errno.EIO
+        raise OSError(number, os.strerror(number))
+
+
+def _of_system(core: Any, met: list[Any]) -> int:
+    """Return the number of the first error of the system among those of the library; 0 where there is none."""
+    names = [core.Error_GetName(code) for code in met]
+    return next((int(getattr(errno, name)) for name in names if hasattr(errno, name)), 0)
 
 
 def _beyond(run: Run) -> int:

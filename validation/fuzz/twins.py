@@ -1,0 +1,168 @@
+"""Twins: the same run said in another way, which every verb must answer alike.
+
+    python validation/fuzz/twins.py [RECORDING.sqlite ...]      # the samples that ship, if none is named
+
+Rows in another order, a clock that began later, other correlation numbers, other numbers of contexts and streams: of SQLite exports of
+Nsight Systems.  Numbers and findings of both answers are compared; names and digests may differ.  Exit 1 if an answer differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from invariants import broken, number, objects
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "src" / "turnbuckle" / "examples"
+VERBS = (
+    ("inspect",),
+    ("doctor",),
+    ("project", "--on", "self,gh200,cdi-row-link", "--draws", "20"),
+    ("slack", "--draws", "10"),
+    ("whatif",),
+    ("transfers", "--on", "pcie5-x16"),
+)
+#: Times of the two answers may differ by what sums in another order do.
+NEAR = 1e-6
+#: Keys that hold digests, names, sizes of the file, and places in it.
+FREE = {"provenance", "findings", "sha256", "size_bytes", "name", "places", "rows", "detail", "facts", "started", "session"}
+#: Rows that are not in the order of time are a finding of their own.
+OF_ORDER = "P114"
+CLOCK = {"start", "end", "timestamp", "rawTimestamp"}
+CORRELATION = {"correlationId"}
+NUMBERS = {"contextId", "streamId", "oldContextId"}
+
+
+def shuffled(database: sqlite3.Connection, chance: random.Random) -> None:
+    """Write the rows of every table in another order."""
+    for table, _ in tables(database):
+        rows = database.execute(f'SELECT * FROM "{table}"').fetchall()
+        chance.shuffle(rows)
+        database.execute(f'DELETE FROM "{table}"')
+        if rows:
+            marks = ", ".join("?" * len(rows[0]))
+            database.executemany(f'INSERT INTO "{table}" VALUES ({marks})', rows)
+
+
+def later(database: sqlite3.Connection, chance: random.Random) -> None:
+    """Let the clock begin later."""
+    _add(database, CLOCK, chance.randrange(1, 10**12))
+
+
+def renumbered(database: sqlite3.Connection, chance: random.Random) -> None:
+    """Give calls and their work other correlation numbers."""
+    _add(database, CORRELATION, chance.randrange(1, 10**6))
+
+
+def streams_renamed(database: sqlite3.Connection, chance: random.Random) -> None:
+    """Give contexts and streams other numbers."""
+    _add(database, NUMBERS, chance.randrange(1, 1000))
+
+
+WAYS: dict[str, Callable[[sqlite3.Connection, random.Random], None]] = {
+    "rows shuffled": shuffled,
+    "clock moved": later,
+    "ids renumbered": renumbered,
+    "contexts and streams renamed": streams_renamed,
+}
+
+
+def tables(database: sqlite3.Connection) -> list[tuple[str, list[str]]]:
+    """Return each table with its columns."""
+    names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return [(name, [row[1] for row in database.execute(f'PRAGMA table_info("{name}")')]) for name in names]
+
+
+def _add(database: sqlite3.Connection, columns: set[str], amount: int) -> None:
+    for table, there in tables(database):
+        # what a table of the machine or of the session says is no event
+        if not table.startswith(("TARGET_INFO", "META", "ANALYSIS", "ENUM")):
+            for column in columns.intersection(there):
+                database.execute(f'UPDATE "{table}" SET "{column}" = "{column}" + {amount} WHERE "{column}" IS NOT NULL')
+
+
+def twin(recording: Path, way: str, place: Path, seed: int = 1) -> Path:
+    """Write the twin of a recording into a folder, by the same name, and return its path."""
+    place.mkdir(parents=True)
+    path = place / recording.name
+    shutil.copyfile(recording, path)
+    with closing(sqlite3.connect(path)) as database, database:
+        WAYS[way](database, random.Random(f"{seed}:{way}"))
+    return path
+
+
+def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each number, truth value, null and code of an answer with the keys that lead to it."""
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            if key not in FREE:
+                yield from leaves(inside, f"{place}.{key}")
+    elif isinstance(value, list):
+        for k, inside in enumerate(value):
+            yield from leaves(inside, f"{place}[{k}]")
+    elif not isinstance(value, str) or place.endswith((".code", ".verdict", ".state")):
+        yield place, value
+
+
+def differences(one: str, other: str) -> list[str]:
+    """Return where two answers differ, a sentence each."""
+    here, there = (_compared(json.loads(text)) for text in (one, other))
+    out = [f"{place} is in one answer only" for place in here.keys() ^ there.keys()]
+    for place in here.keys() & there.keys():
+        a, b = here[place], there[place]
+        alike = a == b or (number(a) and number(b) and abs(a - b) <= NEAR * max(abs(a), abs(b), 1e-6))
+        if not alike:
+            out.append(f"{place} is {a} and {b}")
+    return sorted(out)
+
+
+def _compared(document: dict[str, Any]) -> dict[str, Any]:
+    """Return what is compared of an answer: its numbers, and how often each finding counts."""
+    found = {f["code"]: f["count"] for _, held in objects(document) for f in held.get("findings") or ()}
+    return dict(leaves(document)) | {f"finding {code}": count for code, count in found.items() if code != OF_ORDER}
+
+
+def answer(recording: Path, verb: Sequence[str]) -> tuple[int, str]:
+    """Return the exit code of a verb, and the JSON that it prints."""
+    words = [sys.executable, "-m", "turnbuckle", verb[0], str(recording), *verb[1:], "--format", "json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Ask every verb of each recording and of its twins, and print what differs."""
+    reading = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    reading.add_argument("recordings", nargs="*", type=Path)
+    reading.add_argument("--seed", type=int, default=1)
+    given = reading.parse_args(words)
+    asked = failed = 0
+    with tempfile.TemporaryDirectory(prefix="turnbuckle-twins-") as folder:
+        for number_of, recording in enumerate(given.recordings or sorted(EXAMPLES.glob("*.sqlite"))):
+            paths = {way: twin(recording, way, Path(folder) / f"{number_of} {way}", given.seed) for way in WAYS}
+            for verb in VERBS:
+                code, text = answer(recording, verb)
+                flaws = [(verb, "as recorded", flaw) for flaw in (broken(text) if not code else [])]
+                for way, path in paths.items():
+                    other, twins = answer(path, verb)
+                    found = [f"exit code {code} and {other}"] if code != other else differences(text, twins) if not code else []
+                    flaws += [(verb, way, flaw) for flaw in found[:5]]
+                asked += 1 + len(paths)
+                failed += bool(flaws)
+                for words_of, way, flaw in flaws:
+                    print(f"{recording.name}: {' '.join(words_of)}: {way}: {flaw}")
+    print(f"twins: {asked} answers, {failed} questions with a difference")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
