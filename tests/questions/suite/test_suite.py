@@ -307,7 +307,7 @@ def test_the_range_of_the_turn_is_that_of_the_draws_in_which_a_share_turns(
         low, high = np.quantile(ties, (0.05, 0.95))
         value = [] if f.flips_at is None else [f.flips_at]
         assert (f.low, f.high) == pytest.approx((min(low, *value), max(high, *value)) if value else (low, high), rel=1e-6)
-    assert (False, True) in seen, "a pair that no share turns at the stated values, and some share in some draws"
+    assert {stated for stated, _ in seen} == {True, False}, "pairs that a share turns at the stated values, and pairs that none does"
 
 
 def test_without_draws_the_share_that_turns_is_as_with_them_and_has_no_range(runs: dict[str, tb.Run]) -> None:

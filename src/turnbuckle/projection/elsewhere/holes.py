@@ -60,15 +60,14 @@ def holes(run: Pieces, seconds: float, pair: Pair, model: Model) -> list[Hole]:
     run : its pieces; only the kernels count.
     seconds : run time [s].
     """
-    if not other_gpu(pair) or not isinstance(model.alpha, str) or model.alpha == "hold":
+    if not seconds or not other_gpu(pair) or not isinstance(model.alpha, str) or model.alpha == "hold":
         return []
     if not scales(pair) and not any(name in pair.source.parameters for name in GPU_RATES):
         return []  # nothing is known of the source's GPU
     effects: dict[tuple[str, str], float] = {}
-    for kind, took in zip(run.kernel, run.seconds, strict=True):
-        if kind is None:
-            continue
-        for field in _lacking(kind, pair, model):
+    rows = run.kind == "kernel"
+    for kind, took in zip(run.kernel[rows], run.seconds[rows], strict=True):
+        for field in _lacking(kind or KernelKind(), pair, model):
             lacks = _which(pair, field)
             effects[field, lacks.name] = effects.get((field, lacks.name), 0.0) + took / seconds * _longest(field, pair)
     return [Hole(*named, effect) for named, effect in sorted(effects.items(), key=lambda item: -item[1])]
