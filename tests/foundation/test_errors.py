@@ -24,7 +24,7 @@ GROUPS = {
     "NativeError": (("N0",), 2),
     "UnitError": (("U0",), 2),
     "UsageError": (("A0", "A4", "A5"), 2),
-    "CannotAnswer": (("A1", "A2", "A395"), 3),
+    "CannotAnswer": (("A1", "A2"), 3),
     "GateFailed": (("A20",), 1),
     "ReportError": (("R0",), 2),
     "LimitError": (("L0",), 2),

@@ -106,7 +106,7 @@ def real_files(shared: Path) -> dict[str, Path]:
 @pytest.mark.shared
 def test_every_real_file(shared: Path) -> None:
     files = sorted({*real_files(shared).values(), *(shared / "traces" / "nsys-local").glob("*.sqlite")})
-    assert len(files) == 27
+    assert len(files) == 29
     for path in files:
         profile = recorded_profile(path)
         assert_closed(profile)

@@ -136,7 +136,6 @@ _CLASSES: Final[dict[str, type[TurnbuckleError]]] = {
     "A4": UsageError,
     "A5": UsageError,
     "A1": CannotAnswer,
-    "A395": CannotAnswer,
     "A2": CannotAnswer,
     "A201": GateFailed,
     "A202": GateFailed,

@@ -41,10 +41,10 @@ DEFAULT_OF_ONE_MEMORY: Final = ("mapped-memory", "cdi-rack-link", "cdi-row-link"
 
 
 def require_numbers(projection: Projection) -> None:
-    """Refuse a projection that has no numbers, because what decides it is not stated (A395)."""
+    """Refuse a projection that has no numbers, because what decides it is not stated (A190)."""
     if projection.unknown:
         fix = "name the machine it ran on, as with --source" if projection.unknown == SOURCE_GPU else None
-        raise error_of("A395", fix=fix, unknown=projection.unknown, name=projection.target)
+        raise error_of("A190", fix=fix, unknown=projection.unknown, name=projection.target)
 
 
 def trusted_timeline(ready: Prepared, otherwise: str = "") -> TimelineReplay:

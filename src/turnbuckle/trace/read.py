@@ -119,10 +119,10 @@ def _read(
 
     def whole() -> Trace:
         try:
-            trace: Trace = with_named_calls(reader.read(path, threads=threads, progress=progress))
+            trace: Trace = reader.read(path, threads=threads, progress=progress)
         except OSError as error:
             raise error_of("P005.parts", where=str(path), found=str(error)) from None
-        return _formed(trace, entry) if entry.package else trace
+        return with_named_calls(_formed(trace, entry) if entry.package else trace)
 
     trace = entry.call(whole, seconds=None)
     distrust = None if before is None else cache.store(path, trace, before)

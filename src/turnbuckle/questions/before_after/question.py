@@ -159,7 +159,7 @@ def moved(
 
     Raises
     ------
-    CannotAnswer : A121, A122; A395, a number that decides is not stated.
+    CannotAnswer : A121, A122; A190, a number that decides is not stated.
     """
     both = on_both(profile, source, target, model, ready=ready, network=network, edited=edited)
     pair, recorded, timeline, change = both.pair, both.recorded, both.timeline, both.change

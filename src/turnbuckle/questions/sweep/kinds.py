@@ -210,7 +210,7 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
     if pair.target is not pair.source:
         require_order(ready, "; --replay sum needs no order")
     if unknown := hole(ready.run, seen.seconds, pair, model):
-        raise error_of("A395", unknown=unknown, name=pair.target.name)
+        raise error_of("A190", unknown=unknown, name=pair.target.name)
     durations = priced(ready, pair, model, on_source)
     exact = replayed_each(ready, durations)
     exact *= len(asked) // len(exact)  # no price may depend on the number that differs

@@ -184,7 +184,7 @@ def of_run(
 
     Raises
     ------
-    CannotAnswer : A121, A140; A122, without an order nothing tells what waits for what; A395, a number that decides is not stated; A196.
+    CannotAnswer : A121, A140; A122, without an order nothing tells what waits for what; A190, a number that decides is not stated; A196.
     UsageError : A436, an edit that the run does not offer; A437 to A439, a host phase that cannot be moved so.
     """
     run = run.judged

@@ -35,7 +35,7 @@ class Gate:
     alone: bool = False
 
     def hold(self, projections: Sequence[Projection]) -> None:
-        """Raise `GateFailed` (A201) if the condition is true for any projection, `CannotAnswer` (A395) where one has no number."""
+        """Raise `GateFailed` (A201) if the condition is true for any projection, `CannotAnswer` (A190) where one has no number."""
         asked = [p.by_coupling if self.alone else p for p in projections]
         said = [(p.target, QUANTITIES[self.quantity](p)) for p in asked if not p.unknown]
         if hit := [(target, value) for target, value in said if COMPARISONS[self.compare](value, self.limit)]:
