@@ -45,9 +45,15 @@ def test_it_ends_at_the_first_kernel_that_repeats() -> None:
     found = seen(api=[call(0, 300, MALLOC), call(400, 410, LAUNCH)], kernels=kernels)
     assert (found.end_ns, found.until) == (600, "repeated kernel") and found.seconds == pytest.approx(6e-7)
     once = seen(api=[call(0, 300, MALLOC), call(400, 410, LAUNCH)], kernels=kernels[:2])
-    assert (once.end_ns, once.until) == (500, "first kernel")
+    assert (once.end_ns, once.until) == (500, "first work")
+    copied = seen(
+        api=[call(0, 300, MALLOC), call(400, 410, LAUNCH)],
+        kernels=kernels[:2],
+        copies=[{"start_ns": 350, "end_ns": 390, "direction": 1, "size_bytes": 64, "process": PROCESS}],
+    )
+    assert (copied.end_ns, copied.until) == (350, "first work"), "a copy is work like a kernel, where none repeats"
     other = seen(api=[call(0, 300, MALLOC)], kernels=[kernel(500, 510, STENCIL), kernel(600, 610, STENCIL, OTHER_PROCESS)])
-    assert other.until == "first kernel", "each process loads a function for itself"
+    assert other.until == "first work", "each process loads a function for itself"
 
 
 def test_no_rank_works_before_the_last_has_left_mpi_init() -> None:

@@ -2,7 +2,8 @@
 
 Start-up lasts from the first instant of the run to the first *steady* kernel: the first kernel whose function the same process has run
 before.  A first run of a function cannot be distinguished from start-up: it may load its code, fill its caches and create its libraries'
-handles.  The second run does none of these.  Where no function of a process runs twice, its first kernel counts as steady.
+handles.  The second run does none of these.  Where no function of a process runs twice, nothing repeats that could be told from work
+that happens once: its first kernel, copy or memset counts as steady.
 
 Several processes start up together: start-up lasts until each process that began before the first steady kernel of any process has a
 steady kernel.  A process that begins later joins a steady run.  Start-up never ends before the last ``MPI_Init`` has returned, because no
@@ -54,7 +55,7 @@ class StartUp:
     Attributes
     ----------
     end_ns : end of the start-up, on the recording's clock [ns].
-    until : event that ends it: ``repeated kernel``, ``first kernel`` or ``MPI_Init``.
+    until : event that ends it: ``repeated kernel``, ``first work`` or ``MPI_Init``.
     seconds, share : length [s], and its share of the run time.
     made_of : parts of `seconds`, each instant counted once [s]: ``mpi_init``, ``context`` (creating the GPU's context), ``modules``
         (loading code), ``libraries`` (creating their handles), ``calls`` (other calls of the GPU runtime), ``device`` (work on a device and
@@ -121,11 +122,18 @@ def _end(trace: Trace) -> tuple[int, str] | None:
         firsts = marked.group_by("process", maintain_order=True).agg(
             first=pl.col("start_ns").first(), repeated=pl.col("start_ns").filter(pl.col("repeats")).first()
         )
-        firsts = firsts.with_columns(steady=pl.col("repeated").fill_null(pl.col("first"))).join(_begins(trace), on="process", how="left")
+        firsts = firsts.join(_begins(trace), on="process", how="left").join(_first_works(trace), on="process", how="left")
+        firsts = firsts.with_columns(steady=pl.coalesce("repeated", "worked", "first"))
         together = firsts.filter(pl.min_horizontal("began", "first") <= pl.col("steady").min())
         last = together.sort("steady", maintain_order=True).row(-1, named=True)
-        ends.append((last["steady"], "first kernel" if last["repeated"] is None else "repeated kernel"))
+        ends.append((last["steady"], "first work" if last["repeated"] is None else "repeated kernel"))
     return max(ends, default=None)
+
+
+def _first_works(trace: Trace) -> pl.DataFrame:
+    """Return the time of each process's first work on a device: process, worked."""
+    works = pl.concat([trace.table(name).select("start_ns", "process") for name in DEVICE_TABLES])
+    return works.group_by("process").agg(worked=pl.col("start_ns").min())
 
 
 def _begins(trace: Trace) -> pl.DataFrame:
@@ -171,8 +179,7 @@ def _context_calls(trace: Trace, api: pl.DataFrame) -> pl.DataFrame:
     device. So the longest call that a process begins before that work is taken, if it takes longer than all other calls of its name in that
     process together: creation happens once, and the same call without it is short.
     """
-    works = pl.concat([trace.table(name).select("start_ns", "process") for name in DEVICE_TABLES])
-    firsts = works.group_by("process").agg(worked=pl.col("start_ns").min())
+    firsts = _first_works(trace)
     rows = trace.api.with_columns(took=pl.col("end_ns") - pl.col("start_ns"))
     early = rows.join(firsts, on="process", how="left").filter(pl.col("start_ns") < pl.col("worked"))
     longest = early.sort("took", descending=True, maintain_order=True).unique("process", keep="first", maintain_order=True)
