@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from turnbuckle.page.html import write as report
     from turnbuckle.papers.reproduce import of_papers as reproduce
     from turnbuckle.profile.profile import Profile
-    from turnbuckle.projection.answer import Answer
+    from turnbuckle.projection.answers.answer import Answer
     from turnbuckle.projection.model import Model, additive, nething
     from turnbuckle.projection.projection import Projection
     from turnbuckle.projection.run import Run
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 #: Public name -> where it stands.  Loaded on first use, so that the command line starts fast.
 _PLACES = {
-    "Answer": "projection.answer:Answer",
+    "Answer": "projection.answers.answer:Answer",
     "Cores": "questions.cores.answer:Cores",
     "Order": "questions.order.question:Order",
     "Finding": "foundation.findings:Finding",

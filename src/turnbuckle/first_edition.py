@@ -11,7 +11,7 @@ from turnbuckle.machine import Machine
 from turnbuckle.page.html import write as report
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.profile import build as profile_of
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.distance import Mode
 from turnbuckle.questions.distance.question import Slack

@@ -24,7 +24,7 @@ from turnbuckle.foundation.findings import finding
 from turnbuckle.machine import Machine, Parameter
 from turnbuckle.page.html import page
 from turnbuckle.page.studied import Studies, studied
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.run import Run
 
 TARGETS = ("nvlink-c2c", "gh200", "mi300a", "cdi-row-link", "cdi-row-api", "cdi-datacentre-link", "self")

@@ -12,7 +12,7 @@ from hostile_names import FEW, SAMPLE, Ran, document
 
 from turnbuckle import read
 from turnbuckle.foundation.errors import CannotAnswer, GateFailed
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.projection import BOTH, Projection
 from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.terminal.gate import gate

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from turnbuckle.page.accuracy_section import accuracy_section, concerned
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.validate.card import TITLES

@@ -11,7 +11,7 @@ from turnbuckle.examples import sample
 from turnbuckle.machine import load
 from turnbuckle.page.answer_sections import projection_section
 from turnbuckle.profile.profile import build
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.model import Port, nething, ported
 from turnbuckle.projection.run import Run

@@ -14,7 +14,7 @@ from pages import Page
 
 from turnbuckle.page import by_hand
 from turnbuckle.page.html import page
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.order import projected_parts
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS, break_even_premium, break_even_utilisation
 from turnbuckle.projection.run import Run

@@ -19,7 +19,7 @@ from runs import run_of
 
 from turnbuckle.page.by_hand import premium_section
 from turnbuckle.page.html import FIRST, SECTIONS, breakable, embedded, page, with_names, write
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.model import additive
 from turnbuckle.projection.run import Run
 from turnbuckle.show.figures.look import DARK

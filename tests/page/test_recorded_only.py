@@ -8,7 +8,7 @@ import pytest
 from pages import Page
 
 from turnbuckle.page.html import RECORDED, SECTIONS, page
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.run import Run
 
 pytestmark = pytest.mark.shared

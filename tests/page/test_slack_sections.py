@@ -22,7 +22,7 @@ from turnbuckle.page.slack_sections import (
     tolerated,
 )
 from turnbuckle.page.studied import Studies, studied
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.projection.run import Run

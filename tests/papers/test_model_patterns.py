@@ -24,7 +24,7 @@ def test_an_application_beside_the_paper(turnbuckle: Run, monkeypatch: pytest.Mo
     assert "Not printed" in ran.out and "nine tenths of communication are waiting" in ran.out
     answer = tb.model.patterns("SW4lite", ranks="32", ranks_per_node="1,6")
     about = answer.as_dict()
-    assert about["schema_version"] == 1 and about["label"] == "declared synthetic pattern" and len(about["assumed"]) >= 5
+    assert about["schema_version"] == 2 and about["label"] == "declared synthetic pattern" and len(about["assumed"]) >= 5
     (app,) = about["applications"]
     assert app["gain"] == pytest.approx([0.158, 0.744]) and app["partners"] == [2, 4]
     assert {c["what"] for c in about["comparisons"]} == {"gain", "increase"} and about["not_compared"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from turnbuckle.page.answer_sections import uncertainty_section
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.run import Run
 from turnbuckle.show.verdict import three_sentences, verdicts

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from turnbuckle.foundation.findings import finding
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.projection import Interval, Projection
 from turnbuckle.projection.run import Run
 from turnbuckle.show.figures.look import colours

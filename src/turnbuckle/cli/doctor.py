@@ -29,9 +29,9 @@ from turnbuckle.machine.measured.topology import read as read_topology
 from turnbuckle.profile.messages.traffic import traffic
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary import summary
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.model import charge_named
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.shown import Shown
 from turnbuckle.show.run_tables import start_up_words
 from turnbuckle.show.terminal.drawing import plain_text
 from turnbuckle.show.terminal.options import FormatOption, Source

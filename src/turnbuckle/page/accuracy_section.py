@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.validate.card import FLOOR, MODEL_TITLES, TITLES, Group, shipped_groups
 from turnbuckle.questions.validate.figures import ratios

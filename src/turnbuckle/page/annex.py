@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from turnbuckle.machine import Machine
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.show.machine_table import machine_table
 from turnbuckle.show.target_table import COUPLING_WORDS
 from turnbuckle.show.text import clean, shorten

@@ -10,7 +10,7 @@ from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.page.charts import answer_charts
 from turnbuckle.projection.admission import ports
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.model import Port, ported
 from turnbuckle.projection.projection import PARTS
 from turnbuckle.show.figures.figure import Figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from turnbuckle.foundation.errors import CannotAnswer
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.questions.whatif.figures import best
 from turnbuckle.questions.whatif.question import WORTH, Gain, Whatif, of_run
 from turnbuckle.show.table import Cell, Table

@@ -31,7 +31,7 @@ from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, NoCache, Pro
 from turnbuckle.show.terminal.recording import inspected, judged
 
 if TYPE_CHECKING:
-    from turnbuckle.projection.answer import Answer
+    from turnbuckle.projection.answers.answer import Answer
     from turnbuckle.projection.run import Run
 
 ReportTo = Annotated[

@@ -39,7 +39,7 @@ from turnbuckle.page.dark import on_paper, paint, style
 from turnbuckle.page.profile_sections import cover_facts, profiled_section, recorded_in_brief, synthetic, usage_section
 from turnbuckle.page.slack_sections import answer_sentences, distance_section, moved_section, replays_section, shares_section
 from turnbuckle.page.studied import Studies, studied
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.run import Run
 from turnbuckle.show.figures.figure import Figure, draw
 from turnbuckle.show.text import clean

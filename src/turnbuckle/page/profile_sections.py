@@ -19,7 +19,7 @@ from turnbuckle.profile.summary import each, host_work, summary
 from turnbuckle.profile.summary.describe import scope, transfer_distribution
 from turnbuckle.profile.summary.offload import DEFAULT_ALPHA, offload_map
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.offload_zones import added_latency
 from turnbuckle.show.findings_table import findings_table

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from turnbuckle.machine.hops import hops
 from turnbuckle.page.studied import HOSTS, Studies
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.projection.sensitivity import Share
 from turnbuckle.questions.before_after.figures import before_after

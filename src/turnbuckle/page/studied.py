@@ -11,7 +11,7 @@ import numpy as np
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import CannotAnswer
 from turnbuckle.machine import Pair
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.project import answered
 from turnbuckle.projection.projection import Projection

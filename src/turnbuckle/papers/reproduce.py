@@ -16,7 +16,7 @@ import polars as pl
 
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.papers.numbers import Recomputed, Recorded, recorded
-from turnbuckle.projection.shown import Shown
+from turnbuckle.projection.answers.shown import Shown
 
 #: First letter of the ids, and the title, of each paper by its word on the command line.
 PAPERS: Final = {

@@ -22,12 +22,12 @@ from turnbuckle.profile.alike import alike
 from turnbuckle.profile.classify import CALL_CLASS, CALL_CLASSES, CATEGORIES, CATEGORY, KIND, KIND_OF_CLASS, KINDS, call_classes, calls_wait
 from turnbuckle.profile.device_rows import device_rows
 from turnbuckle.profile.exposure import between, exposed
+from turnbuckle.profile.summary.noted import SEEN, noted
 from turnbuckle.trace.bounds import DEVICE_TABLES, sound
 from turnbuckle.trace.check import by_table, check, nested_calls
 from turnbuckle.trace.ids import process_of
 from turnbuckle.trace.intervals import covered_ns
 from turnbuckle.trace.intervals import merge as merge_intervals
-from turnbuckle.trace.noted import SEEN, noted
 from turnbuckle.trace.recorders import recorder_of
 from turnbuckle.trace.trace import Trace
 from turnbuckle.trace.window import numbered_steps

@@ -15,6 +15,7 @@ from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.staging_pairs import StagingPairs, staging_pairs
 from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile
+from turnbuckle.profile.summary.noted import SEEN, noted
 from turnbuckle.profile.transfers import sharers
 from turnbuckle.projection.anchor import Durations, host_shorter, unchanged
 from turnbuckle.projection.elsewhere.hosts import HostWork, work_between_calls
@@ -27,7 +28,6 @@ from turnbuckle.replay.drawn import along_seconds, drawn_seconds
 from turnbuckle.replay.sum import SumResult, replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay
 from turnbuckle.replay.trust import Trust, trust
-from turnbuckle.trace.noted import SEEN, noted
 
 #: Points on the way to a changed run at which its critical path is looked at, and points times instants for long runs.
 _POINTS: Final = 8
@@ -54,7 +54,7 @@ class Prepared:
     sharers : devices or ranks whose copies were on their way at once.
     nic_bound : share of the bytes by direction that go on to the network card, and keep its rate on every target.
     staging : copies that stage messages; None where nobody looked.
-    noted : most of the host's own work that may be the profiler's notes, as a share (`turnbuckle.trace.noted`).
+    noted : most of the host's own work that may be the profiler's notes, as a share (`turnbuckle.profile.summary.noted`).
     work : kind of the host's work between calls.
     network_factor : how much of the network's change applies, shape (1,) or (draws, 1).
     network : what goes over another network, which `timeline` is compiled for (`elsewhere.network`); None for the recording's.

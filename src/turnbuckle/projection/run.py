@@ -29,13 +29,13 @@ from turnbuckle.profile.summary.placement import nic_shares
 from turnbuckle.profile.summary.start_up import StartUp, start_up, steady_ns
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.admission import DEVICE_ACTIVITY, answers, default_targets, require_calls
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.clean import cleaned
 from turnbuckle.projection.elsewhere.foreign import failed_packages
 from turnbuckle.projection.elsewhere.network import Between, OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething, with_kernels
 from turnbuckle.projection.order import Prepared, on_network, prepared
-from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DRAWS, SEED, project_many
 from turnbuckle.trace.read import read, recordings_in
 from turnbuckle.trace.secrets import look

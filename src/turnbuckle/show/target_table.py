@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from turnbuckle.foundation import registry
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.elsewhere.network import Carried
 from turnbuckle.projection.projection import Projection
 from turnbuckle.show.table import Cell, Table, cells

@@ -47,7 +47,7 @@ def test_one_network(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch, name: str
     assert "…" not in ran.out and "all at once" in ran.out and "longest route" in ran.out
     assert max(len(line.rstrip()) for line in ran.out.splitlines()) <= 80
     about = document(turnbuckle("model", "fabric", name, "--format", "json"))
-    assert about["schema_version"] == 1 and about["facts"] and all(f["source"] for f in about["facts"]) and not about["idle_wires"]
+    assert about["schema_version"] == 2 and about["facts"] and all(f["source"] for f in about["facts"]) and not about["idle_wires"]
     assert not any(p.startswith("share") for p in about["node"]["parts"])
 
 

@@ -86,7 +86,7 @@ def test_tables_for_programs(turnbuckle: Run, anchor: Path, tmp_path: Path) -> N
     head, row = ran.out.strip().split("\n")
     assert "mpi.sends.bytes" in head.split(",") and row.startswith(",")
     assert turnbuckle("inspect", anchor, "--format", "json", "-o", tmp_path / "a.json").code == 0
-    assert json.loads((tmp_path / "a.json").read_text())["schema_version"] == 1
+    assert json.loads((tmp_path / "a.json").read_text())["schema_version"] == 2
     assert "A010" in turnbuckle("inspect", anchor, "-o", tmp_path / "a.txt").err
 
 

@@ -26,7 +26,7 @@ from strategies import FEWER, FULL, machine, soups, traces
 
 from turnbuckle.examples import sample
 from turnbuckle.machine import Machine, load
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.before_after import perfetto

@@ -10,7 +10,7 @@ import pytest
 
 from turnbuckle.machine.hops import hops
 from turnbuckle.page.studied import Studies
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.questions.distance.distance import FARTHEST, NEAREST
 from turnbuckle.questions.distance.figures import (
     ADDERS,

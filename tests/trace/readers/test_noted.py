@@ -9,6 +9,7 @@ import test_kineto as k
 from refusals import codes
 
 from turnbuckle.cli.doctor import examined
+from turnbuckle.profile.summary.noted import FUNCTION_S, SHAPES_S, noted
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import prepared
 from turnbuckle.projection.run import Run
@@ -16,7 +17,6 @@ from turnbuckle.questions.anonymise.question import anonymise
 from turnbuckle.questions.anonymise.stand_in import stand_in
 from turnbuckle.trace import read
 from turnbuckle.trace.merge.merge import merge
-from turnbuckle.trace.noted import FUNCTION_S, SHAPES_S, noted
 
 TURNS, INSIDE = 60, 40
 TARGETS = ["cdi-row-link", "nvlink-c2c", "gh200"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.projection import PARTS
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure

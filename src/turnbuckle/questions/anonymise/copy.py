@@ -12,8 +12,8 @@ import polars as pl
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.files import whole_folder
 from turnbuckle.foundation.findings import Finding, merge
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.anonymise.question import Treated, anonymise, kept_kernels, treated_rows
 from turnbuckle.questions.anonymise.stand_in import stand_in
 from turnbuckle.trace.secrets import Secrets

@@ -31,7 +31,7 @@ from turnbuckle.foundation.files import goal as place_of
 from turnbuckle.foundation.files import whole, whole_folder
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.run import Run

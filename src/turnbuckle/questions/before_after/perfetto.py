@@ -25,7 +25,7 @@ from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine
 from turnbuckle.profile.profile import Profile
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.run import Run

@@ -12,7 +12,7 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine, device_words
 from turnbuckle.machine.machine import Nature
-from turnbuckle.projection.shown import Shown
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.questions.calibrate.curve_fit import CurveFit
 from turnbuckle.show.text import terms
 

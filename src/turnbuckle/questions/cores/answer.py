@@ -10,7 +10,7 @@ import polars as pl
 
 from turnbuckle.foundation.fields import Declared, Ranged
 from turnbuckle.foundation.findings import Finding
-from turnbuckle.projection.shown import Shown
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.questions.cores.fits import Fit
 from turnbuckle.questions.cores.oversubscription import Curve
 from turnbuckle.questions.cores.runs import Runs

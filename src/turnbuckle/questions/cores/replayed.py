@@ -28,7 +28,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.profile.profile import Profile
-from turnbuckle.projection.shown import Shown
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.trace.bounds import DEVICE_TABLES
 
 if TYPE_CHECKING:

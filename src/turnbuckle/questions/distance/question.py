@@ -32,13 +32,13 @@ from turnbuckle.machine import Machine, Parameter, load
 from turnbuckle.machine.fabric import Pcie
 from turnbuckle.machine.hops import fibre_metres, hops
 from turnbuckle.machine.parameter_names import ParameterName
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.assumptions import uncalled
 from turnbuckle.projection.elsewhere.network import Carried, OnNetwork, on_other
 from turnbuckle.projection.order import Prepared, on_network
 from turnbuckle.projection.projection import break_even_utilisation
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import MOST, Curve, Share, along, shares
-from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import SEED, affordable
 from turnbuckle.questions.distance.carriers import Carrier, carriers
 from turnbuckle.questions.distance.distance import FARTHEST, MODEL, NEAREST, Distance, Mode

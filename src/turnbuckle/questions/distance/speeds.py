@@ -21,12 +21,12 @@ from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.anchor import anchored
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.elsewhere.drawn import DrawnMachine
 from turnbuckle.projection.elsewhere.network import Carried, OnNetwork
 from turnbuckle.projection.order import Prepared, timeline_change
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import Curve, along
-from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.distance.distance import FARTHEST, MODEL, Distance, Mode
 from turnbuckle.questions.distance.network import bandwidth_curve, tolerate_network
 from turnbuckle.questions.distance.question import THRESHOLDS, Slack, tolerate

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.machine.hops import fibre_metres, hops
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.questions.distance.distance import FARTHEST, NEAREST
 from turnbuckle.questions.distance.question import THRESHOLDS, Slack
 from turnbuckle.questions.distance.slack_tables import carrier_table, tolerance_table

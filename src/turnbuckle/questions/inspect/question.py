@@ -9,8 +9,8 @@ import polars as pl
 
 from turnbuckle.profile.summary.describe import describe
 from turnbuckle.profile.summary.each import categories_ns
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.shown import Shown
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,8 +18,8 @@ import polars as pl
 from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.profile.dependencies.dependencies import Graph, dependencies
 from turnbuckle.profile.profile import Profile
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.distance.distance import Distance, Mode
 from turnbuckle.questions.order.at_once import AtOnce, at_once, kernel_seconds
 from turnbuckle.questions.order.poset import Runs, clocks, covers, matched, ordered, ranks

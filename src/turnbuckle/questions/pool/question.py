@@ -29,8 +29,8 @@ from turnbuckle.foundation.fields import Declared, Ranged
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.machine import Machine
 from turnbuckle.machine import load as machine_of
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import SEED
 from turnbuckle.questions.pool.fleet import Fleet, reaches, read_fleet
 from turnbuckle.questions.pool.logs import read_log

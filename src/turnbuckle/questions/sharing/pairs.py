@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.errors import error_of
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sharing.question import FULL, MOST_PROCESSES, Form, Sharer, core_count, delay, link_rate, ready, require_work
 from turnbuckle.replay.contention.contention import replay
 from turnbuckle.replay.contention.graphs import beside, placed

@@ -30,9 +30,9 @@ from turnbuckle.foundation.units import show
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.dependencies.dependencies import Graph
 from turnbuckle.projection.admission import require_activity, trusted_timeline
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.model import link_bandwidth
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sharing.differences import scattered
 from turnbuckle.replay.contention.contention import Program, replay
 from turnbuckle.replay.contention.graphs import (

@@ -21,8 +21,8 @@ import polars as pl
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.units import show
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sharing.differences import SEEDS, Difference, differences
 from turnbuckle.questions.sharing.question import (
     FORMS,

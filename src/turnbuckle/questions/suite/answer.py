@@ -10,8 +10,8 @@ import polars as pl
 
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, merge
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.projection import Projection
-from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.suite.portfolio import Estimate, Portfolio
 from turnbuckle.questions.suite.recorded import Recorded
 from turnbuckle.show.text import NARROW, probability

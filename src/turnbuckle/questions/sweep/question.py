@@ -23,7 +23,7 @@ import polars as pl
 
 from turnbuckle.foundation.errors import UsageError, error_of
 from turnbuckle.foundation.units import show
-from turnbuckle.projection.shown import Shown
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.questions.sweep.answers.journal import Journal, beside, journal_of, read_journal
 from turnbuckle.questions.sweep.answers.outcomes import Answers, Outcome, Outcomes
 from turnbuckle.questions.sweep.answers.workers import (

@@ -28,12 +28,12 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.pieces import UNSIZED
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.elsewhere.priors import COPY_LATENCY_SD, MOST_SHARERS, other_host
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.projection import CopyClass
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED, Uncertain, copy_question, copy_seconds_of, copy_times
 from turnbuckle.questions.transfers.question import (
     HOST,

@@ -27,7 +27,7 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError, needs
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
-from turnbuckle.projection.shown import Shown
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.validate.card import MODEL_TITLES, TITLES, Group, document_shipped
 from turnbuckle.questions.validate.cases import Case, clusters, find

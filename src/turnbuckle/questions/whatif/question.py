@@ -24,13 +24,13 @@ from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.projection.admission import require_activity, require_calls, require_numbers, trusted_timeline
 from turnbuckle.projection.anchor import Durations
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.order import Prepared, run_times
 from turnbuckle.projection.project import priced
 from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL, SEED, affordable, project_many, uncertain
 from turnbuckle.questions.whatif.edits import combined, edits
 from turnbuckle.questions.whatif.offered import Edit, Seen

@@ -10,7 +10,7 @@ from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from turnbuckle.foundation import registry
-from turnbuckle.projection.shown import Shown
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.show.terminal.console import Terminal, as_html, console_for
 from turnbuckle.show.terminal.options import FormatOption, Output
 from turnbuckle.show.terminal.output import frame_of, write_frame, write_json

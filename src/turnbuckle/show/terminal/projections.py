@@ -21,7 +21,7 @@ from turnbuckle.profile.summary.coverage import coverage
 from turnbuckle.profile.summary.describe import scope
 from turnbuckle.profile.summary.placement import nic_bound
 from turnbuckle.projection.admission import default_targets
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.model import LAMBDAS
 from turnbuckle.projection.run import Run
 from turnbuckle.show.findings_table import findings_table

@@ -252,7 +252,8 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ('kind = "loggp"', 'kind = ["loggp"]', "A027", "chain.toml:21:1"),
         ('kind = "loggp"', "kind = {a = 1}", "A027", "chain.toml:21:"),
         ('bandwidth = "8 GB/s"', 'bandwidth = "1e-300 GB/s"', "A027", "chain.toml:23:1"),
-        ('start_up = "1 s"\n\n', 'start_up = "1e300 s"\n\n', "A027", "chain.toml:4:1"),
+        ('start_up = "1 s"\n\n', 'start_up = "1e25 s"\n\n', "A027", "chain.toml:4:1"),
+        ('start_up = "1 s"\n\n', 'start_up = "1e300 s"\n\n', "U005", "chain.toml:4:1"),
         ("[link.host-gpu]\n", "link = 3\n[x]\n", "A027", "chain.toml"),
     ],
 )

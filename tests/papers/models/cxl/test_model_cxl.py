@@ -76,7 +76,7 @@ def test_the_table_has_times_crossovers_and_the_ratio(turnbuckle: Run) -> None:
 def test_json_has_every_law_at_every_size(turnbuckle: Run) -> None:
     ran = turnbuckle("model", "cxl", "--sizes", "1 KiB", "--share", "60%", "--tags", "4", "--round-trip", "2 us", "--format", "json")
     found = json.loads(ran.out)
-    assert found["schema_version"] == 1 and found["link"] == "pcie3-x16" and found["start_up_seconds"] == pytest.approx(738e-9)
+    assert found["schema_version"] == 2 and found["link"] == "pcie3-x16" and found["start_up_seconds"] == pytest.approx(738e-9)
     by_law = {(r["law"], r["share"]): r for r in found["rows"]}
     assert set(by_law) == {("pcie", None), ("pcie_reads_limited", None), ("cxl1", None), ("cxl2", 0.6)}
     # 4 reads of 512 B in 2 us are 1.024 GB/s

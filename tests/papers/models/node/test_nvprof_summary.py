@@ -285,7 +285,7 @@ def test_the_verb(written: Callable[..., Path], capsys: pytest.CaptureFixture[st
     assert code == 0 and "run gets at most" in out and "3.0" in out and "--total" in out and "\x1b" not in out
     code, out, _ = ran(capsys, monkeypatch, "model", "additive", path, "--lambda", "data=10", "--total", "100 ms", "--format", "json")
     told: dict[str, Any] = json.loads(out)
-    assert code == 0 and told["schema_version"] == 1 and told["rows"][0]["benefit"] == pytest.approx(100 / (100 - 11.7), rel=1e-6)
+    assert code == 0 and told["schema_version"] == 2 and told["rows"][0]["benefit"] == pytest.approx(100 / (100 - 11.7), rel=1e-6)
     code, out, _ = ran(capsys, monkeypatch, "model", "additive", path, "--lambda", "data=10", "--format", "csv")
     assert code == 0 and out.count("\n") == 2
     table = written("name, gpu [s], control [s], data [s], cpu [s], mpi [s]\na, 1, 1, 1, 1, 1\n", "table.csv")

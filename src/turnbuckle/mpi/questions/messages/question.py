@@ -39,8 +39,8 @@ from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger
 from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
 from turnbuckle.mpi.replay.stuck import waits_in
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.shown import Shown
 from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
 from turnbuckle.replay.contention.contention import Contended, Program, replay
 from turnbuckle.replay.contention.critical import chain, in_resources

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final
 
 import polars as pl
 
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.questions.before_after import perfetto
 from turnbuckle.questions.before_after.formats.wire import chunk, number, text, varint
 from turnbuckle.questions.before_after.perfetto import Side

@@ -12,10 +12,10 @@ from turnbuckle.foundation.errors import did_you_mean
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.foundation.units import show
 from turnbuckle.machine import Machine
+from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.projection import Projection, faster
-from turnbuckle.projection.shown import Shown
 from turnbuckle.projection.uncertainty import DRAWS, SEED
 
 if TYPE_CHECKING:
