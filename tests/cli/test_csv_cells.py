@@ -33,7 +33,7 @@ ASKED = (
     (["project", "{file}", "--on", "nvlink-c2c"], 0),
     (["slack", "{file}", "--draws", "0"], 0),
     (["doctor", "{file}"], 0),
-    (["transfers", "{file}"], 15),
+    (["transfers", "{file}"], 12),
     (["model", "functions", "{file}"], 4),
     (["model", "sharing", "{file}"], 0),
     (["sweep", "{file}", "--model", "project", "--axis", "on=self", "--set", "draws=0", "--workers", "1"], 0),

@@ -121,7 +121,7 @@ def _read(
         try:
             trace: Trace = reader.read(path, threads=threads, progress=progress)
         except OSError as error:
-            raise error_of("P005.parts", where=str(path), found=str(error)) from None
+            raise error_of("P005.parts", where=str(path), found=str(error)) from error
         return with_named_calls(_formed(trace, entry) if entry.package else trace)
 
     trace = entry.call(whole, seconds=None)
