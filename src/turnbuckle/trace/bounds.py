@@ -34,9 +34,9 @@ _FLUSH_NS: Final = 10 * SECOND_NS
 #: Coarsest clock of any recorder [ns]: PyTorch before 2.3 wrote whole microseconds.
 _TICK_NS: Final = 1_000
 #: Rates that no copy reaches [B/s]: twice what the fastest link gives one way (NVLink 5 between GPUs, 900 GB/s; NVIDIA, GB200 NVL72
-#: data sheet), and inside a device twice the fastest memory (8 TB/s; NVIDIA Blackwell and AMD Instinct MI355X data sheets).
+#: data sheet), and inside a device twice the fastest memory (8.19 TB/s: AMD Instinct MI350X, whose file names its source).
 LINK_RATE: Final = 1.8e12
-MEMORY_RATE: Final = 16e12
+MEMORY_RATE: Final = 16.38e12
 #: Thread blocks that no GPU begins in a second: twice one block a clock on each of 304 compute units at 2.1 GHz (AMD, MI300X).
 BLOCK_RATE: Final = 1.3e12
 _SAMPLE_ROWS: Final = 200_000
@@ -206,13 +206,13 @@ def _far_from_calls(kept: dict[str, pl.DataFrame]) -> dict[str, int]:
         return {}
     first, last = min(int(f["start_ns"].min()) for f in calls), max(int(f["end_ns"].max()) for f in calls)  # type: ignore[arg-type]
     far = max(last - first, SECOND_NS)
-    ran = {name: kept[name] for name in DEVICE_TABLES if name in kept and kept[name].height}
+    ran: dict[str, pl.DataFrame] = {name: kept[name] for name in DEVICE_TABLES if name in kept and kept[name].height}
     near = {n: (f["start_ns"] >= first - far) & (f["end_ns"] <= last + far) for n, f in ran.items()}
-    counts = {str(name): count for name, mask in near.items() if (count := int((~mask).sum()))}
+    counts = {name: count for name, mask in near.items() if (count := int((~mask).sum()))}
     if sum(counts.values()) > max(1, sum(f.height for f in ran.values()) // 100):
         return {}
-    for name, mask in near.items():
-        kept[name] = ran[name].filter(mask)
+    for name in counts:
+        kept[name] = ran[name].filter(near[name])
     return counts
 
 

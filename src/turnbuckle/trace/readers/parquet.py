@@ -52,6 +52,7 @@ _CODES: Final = {("mpi", "kind"): 4, ("api", "level"): 2}
 _LATER: Final = {("mpi", "memory"), ("mpi", "receive_memory")}
 
 _INT, _TEXT, _LIST, _COUNTS = "a whole number", "text", "a list of texts", "whole numbers by name"
+_FLAG: Final = "true or false"
 _SOURCES: Final = "recordings, each with name, format and SHA-256"
 _PLAIN: Final = "numbers and texts by name"
 #: Facts that a trace may state, and the type of each.
@@ -59,7 +60,7 @@ FACTS: Final[dict[str, str]] = (
     dict.fromkeys(("format", "schema_version", "product_version", "sha256", "container", "boot"), _TEXT)
     | dict.fromkeys(("size_bytes", "session_start_utc_ns", "analysis_duration_ns", "base_ns", "rank", "world_size"), _INT)
     | dict.fromkeys(("tables", "node_of_rank", "recorder", "slack", "link"), _COUNTS)
-    | {"recorded": _LIST, "files": _LIST, "recording": _PLAIN, "part": _PLAIN, "sources": _SOURCES}
+    | {"recorded": _LIST, "files": _LIST, "recording": _PLAIN, "part": _PLAIN, "sources": _SOURCES, "record_shapes": _FLAG}
 )
 _HELD: Final = {"sources": {"name", "format", "sha256"}}
 
@@ -163,6 +164,8 @@ def _is(kind: str, name: str, value: Any) -> bool:
         return _whole(value, -_MOST)
     if kind == _TEXT:
         return _text(value)
+    if kind == _FLAG:
+        return isinstance(value, bool)
     if kind == _LIST:
         return isinstance(value, list) and all(map(_text, value))
     if kind in (_COUNTS, _PLAIN):
