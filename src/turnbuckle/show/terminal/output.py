@@ -28,8 +28,8 @@ Rows = list[dict[str, Any]]
 #: What `inspect` says of a file, and of a recording with times.
 _OF_A_FILE: Final = "file sha256 size_bytes format profiler_version schema_version recorded_utc_ns part"
 _OF_A_RECORDING: Final = (
-    "run_time_ns kernel_window_ns start_up kernels copies memsets api coverage overlap categories_ns closure_defect_ns launch links "
-    "offload host_work cpu_activity memory profiler_overhead_share mpi"
+    "run_time_ns kernel_window_ns start_up kernels copies memsets api coverage overlap categories_ns ranks gpus closure_defect_ns launch "
+    "links offload host_work cpu_activity memory profiler_overhead_share mpi"
 )
 
 
