@@ -27,6 +27,7 @@ def files(tmp_path: Path) -> Path:
     for name, text in (("work.csv", WORK), ("memories.csv", MEMORIES), ("intervals.csv", INTERVALS)):
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "wild.csv").write_text("name, flops, regular\na, 1e308, 1 GB\n")
+    (tmp_path / "less.csv").write_text("name, flops, regular\na, -1, 1 GB\n")
     (tmp_path / "fast.csv").write_text("instructions, cycles, read misses\n400, 60, 0\n")
     shutil.copy(EXAMPLES / "dgemm-like-synthetic.sqlite", tmp_path / "dgemm.sqlite")
     shutil.copy(EXAMPLES / "milc-like-synthetic.sqlite", tmp_path / "run.sqlite")
@@ -73,7 +74,8 @@ def test_memory_of_a_recording(turnbuckle: Turnbuckle, shared: Path) -> None:
         (["work.csv", "--on", "summit", "--source", "summit"], "A045"),
         (["run.sqlite", "--memory-bound", "unknown", "--overlap", "none"], "A045"),
         (["run.sqlite", "--memory-bound", "0.5:"], "U004"),
-        (["wild.csv", "--on", "summit"], "A063"),
+        (["wild.csv", "--on", "summit"], "U005"),
+        (["less.csv", "--on", "summit"], "A063"),
         (["run.sqlite", "--memory-bound", "unknown"], "A160"),
         (["work.csv", "--on", "nowhere"], "M001"),
         (["run.sqlite", "--memory-bound", "half"], "U004"),

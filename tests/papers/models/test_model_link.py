@@ -163,7 +163,7 @@ def test_csv_goes_to_the_terminal(turnbuckle: Run) -> None:
         ("A017", ("pcie4-x16", "--latency=-1 us")),
         ("A017", ("pcie4-x16", "--host-memory", "0 GB/s")),
         ("A017", ("pcie4-x16", "--host-memory", "1e-300 GB/s")),
-        ("A017", ("pcie4-x16", "--tags", "64", "--round-trip", "1e25 s")),
+        ("A017", ("pcie4-x16", "--tags", "64", "--round-trip", "0 s")),
         ("U005", ("pcie4-x16", "--tags", "64", "--round-trip", "1e300 s")),
         ("A018", ("pcie4-x16", "--sizes=-1 B")),
         ("A018", ("pcie4-x16", "--sizes", "1e25 B")),
