@@ -95,21 +95,20 @@ def costs(at: tuple[int, ...]) -> dict[str, float]:
 
 
 def test_a_lever_alone_gives_what_slack_gives(seen: Run) -> None:
-    timeline, by_hand_ = levers(seen)
+    timeline, by_hand_ = levers(seen.judged)
 
     def seconds(**settings: float) -> float:
         return float(timeline.seconds_at(by_hand_.values_at(**settings))) + by_hand_.beyond
 
-    measured = seen.profile.seconds
-    assert seconds() == measured
+    assert seconds() == seen.judged.seconds
     curve = tolerate(seen, "link").curve
     for slack in (1e-6, 1e-4, 3e-3):
         assert seconds(slack=slack) == pytest.approx(float(curve(slack)), rel=1e-9)
-    both = surface(seen, slack=np.array([0.0, 1e-5]), bandwidth=np.array([0.25, 4.0]), every=None)
+    both = surface(seen.judged, slack=np.array([0.0, 1e-5]), bandwidth=np.array([0.25, 4.0]), every=None)
     moved = [[seconds(slack=s, byte=1 / b) for b in (0.25, 4.0)] for s in (0.0, 1e-5)]
     np.testing.assert_allclose(moved, both.seconds, rtol=1e-9)
     for over in ("launch", "kernel", "cpu"):
-        along = sweep(seen, over).curve
+        along = sweep(seen.judged, over).curve
         for cost in (0.2, 3.0):
             assert seconds(**{over: cost}) == pytest.approx(float(along(cost)), rel=1e-9)
 
@@ -129,7 +128,7 @@ def walked(flat: Flat, values: np.ndarray) -> float:
 
 
 def test_the_flat_graph_is_the_compiled_one(seen: Run) -> None:
-    timeline, by_hand_ = levers(seen)
+    timeline, by_hand_ = levers(seen.judged)
     flat = timeline.flat(PART_OF_CATEGORY)
     assert set(flat.part.tolist()) <= set(range(len(PARTS)))
     for at in POSITIONS:
@@ -140,7 +139,7 @@ def test_the_flat_graph_is_the_compiled_one(seen: Run) -> None:
 @pytest.mark.browser
 def test_the_browser_says_what_the_command_line_says(moved: Visit, seen: Run) -> None:
     *told, unticked = moved.told()
-    timeline, by_hand_ = levers(seen)
+    timeline, by_hand_ = levers(seen.judged)
     for at, one in zip(POSITIONS, told, strict=True):
         values = by_hand_.values_at(**costs(at))
         expected = float(timeline.seconds_at(values)) + by_hand_.beyond
@@ -202,7 +201,7 @@ def test_a_run_too_large_for_a_page_is_bounded(chromium: Browser, brief: Run, mo
     ends = [(int(a["min"]), int(a["max"])) for tag, a in Page(text).tags if tag == "input" and a.get("name") in NAMES]
     assert all(low <= at <= high for place in BOUNDED for at, (low, high) in zip(place, ends, strict=True))
     visit = chromium.look(text, tmp_path / "report.html", BOUNDED_PROBE.replace("POSITIONS", json.dumps(BOUNDED)))
-    timeline, by_hand_ = levers(brief)
+    timeline, by_hand_ = levers(brief.judged)
     for at, one in zip(BOUNDED, visit.told(), strict=False):
         exact = float(timeline.seconds_at(by_hand_.values_at(**costs(at)))) + by_hand_.beyond
         assert one["low"] <= exact * (1 + 1e-9) and exact <= one["high"] * (1 + 1e-9), at
@@ -213,7 +212,7 @@ def test_a_run_too_large_for_a_page_is_bounded(chromium: Browser, brief: Run, mo
 
 
 def test_planes_bound_the_run_from_below(seen: Run) -> None:
-    timeline, by_hand_ = levers(seen)
+    timeline, by_hand_ = levers(seen.judged)
     axes = [np.array([0.0, 1e-6, 1e-5]), *(np.array([0.25, 0.5, 1.0, 2.0, 4.0]) for _ in range(4))]
     known = planes(timeline, by_hand_, axes, 90)
     assert known is not None and len(known.points) == 90 and known.points[0].tolist() == [0, 1, 1, 1, 1]
@@ -228,7 +227,7 @@ def test_planes_bound_the_run_from_below(seen: Run) -> None:
 
 
 def test_a_run_that_cannot_be_bounded_says_so(brief: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    timeline, by_hand_ = levers(brief)
+    timeline, by_hand_ = levers(brief.judged)
     gains = replace(by_hand_, dearer={**by_hand_.dearer, "cpu": -by_hand_.dearer["cpu"]})
     assert planes(timeline, gains, [np.array([0.0, 1.0])] * 5, 9) is None
     monkeypatch.setattr(by_hand, "MOST_BYTES", 10)

@@ -73,8 +73,13 @@ def recording(path: Path, steps: Sequence[list[Event]], world: int = 2) -> Path:
     return path
 
 
+def whole(path: Path) -> Run:
+    """A recording with all that it holds: in a single step the first kernel that repeats is behind the collective."""
+    return Run.read(path, use_cache=False, part="whole")
+
+
 def run(path: Path, takes: float = 500.0, args: Event | None = None, **more: Any) -> Run:
-    return Run.read(recording(path / "rank0.json", [step(1000.0, 1, takes, args or asked("allreduce", MILLION), **more)]), use_cache=False)
+    return whole(recording(path / "rank0.json", [step(1000.0, 1, takes, args or asked("allreduce", MILLION), **more)]))
 
 
 def on(seen: Run, *settings: str, name: str = "perlmutter", source: str = "perlmutter", draws: int = 0) -> Projection:
@@ -232,20 +237,27 @@ def test_what_a_kernel_moved(tmp_path: Path, args: Event, kernel: str, annotatio
         (asked("send", MILLION, ranks=4), "ncclDevKernel_SendRecv(x)"),
         (asked("allreduce", MILLION, dtype="Mystery"), RING),
         (asked("allreduce", 1 << 59, ranks=1 << 60), RING),
-        (asked("allreduce", MILLION, ranks=1 << 40), RING),
+        (asked("allreduce", MILLION, ranks=1 << 24), RING),
     ],
 )
 def test_what_is_not_priced_keeps_its_time_and_is_counted(tmp_path: Path, args: Event | None, kernel: str) -> None:
-    alone = Run.read(recording(tmp_path / "a.json", [step(1000.0, 1, 500.0, args, kernel)]), use_cache=False)
+    alone = whole(recording(tmp_path / "a.json", [step(1000.0, 1, 500.0, args, kernel)]))
     with pytest.raises(CannotAnswer, match="A164"):
         on(alone)
     with pytest.raises(CannotAnswer, match="A164"):
         tolerate_network(alone, OnNetwork("perlmutter", (), "perlmutter"))
     both = [step(1000.0, 1, 500.0, asked("allreduce", MILLION)), step(3000.0, 11, 500.0, args, kernel)]
-    p = on(Run.read(recording(tmp_path / "b.json", both), use_cache=False), "ranks_per_node=1")
+    p = on(whole(recording(tmp_path / "b.json", both)), "ranks_per_node=1")
     assert p.network is not None and (p.network.kernels, p.network.kernels_kept) == (1, 1)
     assert p.seconds - p.measured_seconds == pytest.approx(BETWEEN - INSIDE, abs=2e-12)
     assert [f.count for f in p.findings if f.code == "A387"] == [1]
+
+
+def test_members_that_cannot_be_are_read_as_not_recorded(tmp_path: Path) -> None:
+    """More members than any machine has ranks: told, and the collective is of the whole world as one that does not tell them."""
+    beyond = run(tmp_path, args=asked("allreduce", MILLION, ranks=1 << 40))
+    assert [f.count for f in beyond.findings if f.code == "P240"] == [1]
+    assert on(beyond, "ranks_per_node=1").seconds == on(run(tmp_path), "ranks_per_node=1").seconds
 
 
 def test_short_collectives_do_not_show_a_bandwidth(tmp_path: Path) -> None:
@@ -283,6 +295,7 @@ def test_real_recordings(shared: Path, name: str, kernels: int, kept: int) -> No
 def test_the_command_line(turnbuckle: Callable[..., Any], tmp_path: Path) -> None:
     path = recording(tmp_path / "rank0.json", [step(1000.0, 1, 500.0, asked("allreduce", MILLION))])
     words = ["--network", "perlmutter", "--source-network", "perlmutter", "--network-set", "ranks_per_node=1", "--draws", "0"]
+    words = ["--part", "whole", *words]
     table = " ".join(turnbuckle("project", str(path), *words).out.split())
     assert "1 collective kernel on network perlmutter" in table
     answer = json.loads(turnbuckle("project", str(path), *words, "--format", "json").out)["projections"][0]

@@ -150,8 +150,8 @@ def test_replays_that_disagree_beyond_both_ranges_make_one_range_that_holds_both
     assert both == (replay == "auto")
     if apart:
         assert "gap on host thread" in apart[0].detail
-        assert replace(answer, alone=None).verdict == "cannot say, the two replays disagree"
-        assert answer.verdict == "within 1 %", "the coupling alone changes nothing, by both"
+        assert answer.verdict == "cannot say, the two replays disagree"
+        assert answer.by_coupling.verdict == "within 1 %", "the coupling alone changes nothing, by both"
 
 
 @FEWER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -203,7 +204,12 @@ def test_the_interval_holds_the_answer(trace: Trace, target: str, alpha: str, or
     seen = build(trace)
     source, fits, _ = observed_machine(seen)
     model = replace(nething(alpha), replay="auto" if ordered else "sum")
-    (found,) = project_many(seen, source, [load(target)], model, fits, 60, 3)
+    (answer,) = project_many(seen, source, [load(target)], model, fits, 60, 3)
+    assert bool(answer.unknown) == math.isnan(answer.seconds)
+    if answer.unknown:
+        assert answer.interval is None and answer.sample is None
+        assert answer.alone is not None, "what the coupling alone changes stays answered"
+    found = answer.by_coupling if answer.unknown else answer
     i = found.interval
     assert i is not None and found.sample is not None and found.sample.shape == (60,)
     assert np.isfinite(found.sample).all() and (found.sample >= 0).all()

@@ -101,7 +101,7 @@ def write(answer: Answer | Run, path: str | Path, *, question: str = "", brief: 
 
 def page(answer: Answer | Run, *, question: str = "", brief: bool = False) -> str:
     """Return the report as text; see `write`."""
-    answer = Answer(answer) if isinstance(answer, Run) else answer
+    answer = Answer(answer.judged) if isinstance(answer, Run) else answer
     targets = verdicts(answer.projections)
     studies = studied(answer)
     why_not = studies if isinstance(studies, str) else ""
