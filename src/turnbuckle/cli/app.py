@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
@@ -118,7 +119,9 @@ def _keep_inputs(arguments: Mapping[str, Any]) -> None:
 
 def _settle_format(command: Callable[..., Any], given: dict[str, Any]) -> None:
     """Let the ending of the output's name say in which format an answer is written.  Raises as `format_of` does."""
+    if "format" not in signature(command).parameters:
+        return
     options = get_type_hints(command, include_extras=True)
-    if options.get("format") == FormatOption:
+    if options["format"] == FormatOption:
         output = given.get("output") if options.get("output") == Output else None
         given["format"] = format_of(output, given.get("format"))

@@ -40,7 +40,10 @@ PartOf = Annotated[
     Parameter(name="--part", help="what is asked about, as --set part=...: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME"),
 ]
 ModelName = Annotated[str | None, Parameter(name="--model", help="messages (if left out), project, slack, sharing or pool; with --axis")]
-Places = Annotated[int | None, Parameter(name="--sample", help="places taken from the axes that are ranges, any number")]
+Places = Annotated[
+    int | None,
+    Parameter(name="--sample", help="places taken from the axes that are ranges, any number; needs the extra scipy"),
+]
 SamplerName = Annotated[Literal["sobol", "latin"], Parameter(name="--sampler", help="Sobol points, or a Latin hypercube")]
 Seed = Annotated[int | None, Parameter(name="--seed", help="of the sample")]
 Budget = Annotated[int | None, Parameter(name="--refine", help="points added where the answer changes along the one axis of numbers")]

@@ -155,7 +155,7 @@ def write_frame(frame: pl.DataFrame, format: str, output: Path | None) -> None:
     if is_markup(format):
         write_tables([of_frame(frame)], format, output)
         return
-    write = {"parquet": write_parquet, "xlsx": _write_workbook}[format]
+    write: Callable[[pl.DataFrame, Any], None] = _write_workbook if format == "xlsx" else write_parquet
     if output is not None:
         with whole(output, "the output") as draft:
             write(frame, draft)
