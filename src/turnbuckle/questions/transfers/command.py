@@ -46,7 +46,9 @@ File = Annotated[
 ]
 On = Annotated[
     list[str] | None,
-    Parameter(name="--on", help="link (pcie5-x16, nvlink2-x2) or machine of the other node; several times or with commas", negative=()),
+    Parameter(
+        name="--on", help="link (pcie5-x16, nvlink2-x2) or machine of the other node, or self; several times or with commas", negative=()
+    ),
 ]
 MeasuredThere = Annotated[
     list[str] | None,
