@@ -58,12 +58,16 @@ VERBS: dict[str, tuple[str, ...]] = {
 }
 
 
+#: What each writes.
+FORMATS: dict[str, str] = {"inspect": "json", "report": "html", "transfers": "parquet", "export": "json"}
+
+
 @pytest.mark.parametrize("kind", ["same", "link", "second name", "way round"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_recording_is_never_written_over(turnbuckle: Run, tmp_path: Path, verb: str, kind: str) -> None:
     recording = tmp_path / "run.sqlite"
     shutil.copy(SAMPLE, recording)
-    output = aim(kind, recording, tmp_path / "out.csv")
+    output = aim(kind, recording, tmp_path / f"out.{FORMATS.get(verb, 'csv')}")
     before = sorted(tmp_path.iterdir())
     ran = turnbuckle(verb, recording, *VERBS[verb], "-o", output)
     assert ran.code == 2 and "error[R004]" in ran.err and ran.out == ""
@@ -132,6 +136,11 @@ SETS = {
 }
 
 
+def as_named(file: Path) -> tuple[str, ...]:
+    """The format for a file, where its name does not say it."""
+    return () if file.suffix in (".csv", ".parquet", ".json") else ("--format", "json")
+
+
 @pytest.mark.shared
 @pytest.mark.parametrize("name", SETS)
 def test_no_member_of_a_set_is_written_over(turnbuckle: Run, tmp_path: Path, shared: Path, name: str) -> None:
@@ -142,7 +151,7 @@ def test_no_member_of_a_set_is_written_over(turnbuckle: Run, tmp_path: Path, sha
     before = content(place)
     assert belonging
     for file in {belonging[0], belonging[len(belonging) // 2], belonging[-1]}:
-        ran = turnbuckle("inspect", next(place.glob(anchor)), "--format", "json", "-o", file)
+        ran = turnbuckle("inspect", next(place.glob(anchor)), *as_named(file), "-o", file)
         assert ran.code == 2 and "error[R004]" in ran.err, file.name
         assert content(place) == before
 
@@ -152,7 +161,7 @@ def test_no_file_of_a_folder_of_ours_is_written_over(turnbuckle: Run, tmp_path: 
     before = content(tmp_path)
     belonging = sorted((tmp_path / "copy").iterdir())
     for file in (belonging[0], belonging[len(belonging) // 2], belonging[-1]):
-        ran = turnbuckle("inspect", "copy", "--format", "json", "-o", file)
+        ran = turnbuckle("inspect", "copy", *as_named(file), "-o", file)
         assert ran.code == 2 and "error[R004]" in ran.err, file.name
     assert content(tmp_path) == before
     trace = read(tmp_path / "copy")
@@ -200,7 +209,7 @@ def test_what_is_no_journal_stays(turnbuckle: Run, tmp_path: Path, theirs: bytes
 # --- whole or not at all ----------------------------------------------------------------------------------------------
 
 WRITERS: dict[str, tuple[object, ...]] = {
-    **{verb: (verb, SAMPLE, *words, "-o", "out.csv") for verb, words in VERBS.items() if verb != "export"},
+    **{verb: (verb, SAMPLE, *words, "-o", f"out.{FORMATS.get(verb, 'csv')}") for verb, words in VERBS.items()},
     "export": ("export", SAMPLE, "--on", "nvlink-c2c", "-o", "out.json.gz"),
     "anonymise": ("anonymise", SAMPLE, "-o", "out"),
     "charts": ("transfers", SAMPLE, "--on", "pcie5-x16", "--charts", "out"),

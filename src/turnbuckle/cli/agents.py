@@ -89,6 +89,9 @@ def server() -> MCPServer:
 
 
 def serve() -> int:
-    """Answer agents over the Model Context Protocol, on stdin and stdout: doctor, inspect, project, slack, whatif, machines; read-only."""
+    """Answer agents over the Model Context Protocol, on stdin and stdout: doctor, inspect, project, slack, whatif, machines; read-only.
+
+    It needs the extra mcp.
+    """
     server().run("stdio")
     return 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from inspect import getdoc
+from inspect import getdoc, signature
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from cyclopts import App, CycloptsError
 from rich.console import Console
@@ -15,6 +15,7 @@ from turnbuckle.cli.first_page import MODELS, PARAGRAPHS
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 from turnbuckle.foundation.files import forget, noted, refuse_input
+from turnbuckle.show.terminal.options import FormatOption, Output, format_of
 from turnbuckle.show.terminal.recording import ON_COMMAND_LINE
 
 
@@ -111,6 +112,7 @@ def dispatch(words: Sequence[str]) -> int:
         refuse_old_options(words)
         raise error_of("A002", problem=str(e).splitlines()[0] if str(e) else type(e).__name__) from e
     _keep_inputs(bound.arguments)
+    _settle_format(command, bound.arguments)
     asked = ON_COMMAND_LINE.set(True)
     try:
         return int(command(*bound.args, **bound.kwargs) or 0)
@@ -135,3 +137,13 @@ def _keep_inputs(arguments: Mapping[str, Any]) -> None:
     for name in _WRITTEN:
         if isinstance(path := arguments.get(name), Path):
             refuse_input(path, f"--{name}")
+
+
+def _settle_format(command: Callable[..., Any], given: dict[str, Any]) -> None:
+    """Let the ending of the output's name say in which format an answer is written.  Raises as `format_of` does."""
+    if "format" not in signature(command).parameters:
+        return
+    options = get_type_hints(command, include_extras=True)
+    if options["format"] == FormatOption:
+        output = given.get("output") if options.get("output") == Output else None
+        given["format"] = format_of(output, given.get("format"))

@@ -195,6 +195,18 @@ def error_of(
     )
 
 
+#: Module by which each optional extra is recognised.
+EXTRAS: Final = {"scipy": "scipy", "mcp": "mcp", "sheet": "xlsxwriter", "otf2": "otf2", "pandas": "pandas"}
+
+
+def require(extra: str) -> None:
+    """Refuse, before any work, a question that needs an optional extra which is not installed.  Raises `UsageError` A450."""
+    from importlib.util import find_spec  # of use for few questions
+
+    if find_spec(EXTRAS[extra]) is None:
+        raise error_of("A450", found=f"no module named {EXTRAS[extra]}", extra=extra)
+
+
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
     """Import packages of an optional extra inside this context.  Raises `UsageError` A450 where the extra is not installed."""

@@ -17,7 +17,7 @@ from turnbuckle.foundation.files import opened
 from turnbuckle.trace.cache import cache
 from turnbuckle.trace.readers import kineto, nsys_tables, parquet
 from turnbuckle.trace.readers.parts.mpi_ranges import with_named_calls
-from turnbuckle.trace.readers.parts.packed_text import MARK
+from turnbuckle.trace.readers.parts.packed_text import MARK, beginning
 from turnbuckle.trace.recorders import FORMATS
 from turnbuckle.trace.trace import Trace, completed
 
@@ -44,6 +44,10 @@ _ENTRY_FILES = (
 _SQLITE = (".sqlite", ".sqlite3", ".db")
 #: Ends of the names of files that tools write one of for each rank, each a recording by itself.
 _OF_RANKS = (".sqlite", ".sqlite3", ".db", ".nvvp", ".nvprof", ".json", ".json.gz", ".otf2", ".turnbuckle")
+#: How files begin that Turnbuckle itself writes for others: both time lines of a run, a trace for Dimemas, an answer.
+_BOTH = re.compile(rb'\{\s*"displayTimeUnit"\s*:\s*"ns"\s*,\s*"otherData"\s*:\s*\{.*"coupling_alone"|\n.{1,24}critical path', re.DOTALL)
+_DIMEMAS = b"#DIMEMAS:turnbuckle:"
+_ANSWER = re.compile(rb'\{\s*"schema_version"\s*:\s*[0-9]+\s*,|\{(?!.*"traceEvents").*"tool"\s*:\s*"turnbuckle"', re.DOTALL)
 
 
 def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
@@ -56,7 +60,7 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
     cannot be read, P025 and P026 a packed file that is damaged or grows beyond measure, P027 to P030 a Paje or Paraver trace whose header
     or lines cannot be read or that holds no MPI calls, P032 to P034 a DUMPI trace that is damaged, not known or not complete, P035 to P037
     a Chrome trace that is none of PyTorch's, holds no GPU activity, or is not in its archive, P072 to P074 tables in a folder, or a report
-    that nsys cannot export.  Of a folder, what
+    that nsys cannot export, P095 and P096 what Turnbuckle wrote for another program.  Of a folder, what
     `turnbuckle.trace.merge.merge.merge` refuses.
 
     Parameters
@@ -88,6 +92,7 @@ def read(path: str | Path, *, use_cache: bool = True, threads: int = 0, progress
         return merge([read(p, use_cache=use_cache, threads=threads, progress=progress) for p in parts], name=place.name).trace
     member = kineto.archive(place)
     head = _head(member[0] if member else place).removeprefix(MARK)
+    _refuse_own(place, head)
     for entry in registry.entries("readers").values():
         reader = _that_knows(entry, head, place)
         if reader is not None:
@@ -172,6 +177,17 @@ def _head(path: Path) -> bytes:
     if not head:
         raise error_of("P003", where=str(path), found="0 bytes")
     return head
+
+
+def _refuse_own(path: Path, head: bytes) -> None:
+    """Refuse a file that Turnbuckle wrote for another program: it holds a run twice, or none.  Raises P095."""
+    begin = beginning(head, path) if head.startswith((b"{", b"\x1f\x8b")) else head
+    if _BOTH.match(begin):
+        raise error_of("P095.viewer", where=str(path))
+    if begin.startswith(_DIMEMAS):
+        raise error_of("P095.dimemas", where=str(path))
+    if _ANSWER.match(begin):
+        raise error_of("P095.answer", where=str(path))
 
 
 def _siblings(path: Path) -> list[str]:

@@ -26,7 +26,7 @@ from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.schema import tables
 from turnbuckle.foundation.units import seconds_of
 from turnbuckle.trace.bounds import DEVICE_TABLES, sound
-from turnbuckle.trace.ids import process_of
+from turnbuckle.trace.ids import process_number, process_of
 from turnbuckle.trace.recorders import what_to_record
 from turnbuckle.trace.trace import Trace
 
@@ -195,6 +195,13 @@ def processes_by_rank(trace: Trace) -> dict[int, list[int]]:
     return {rank: sorted(some) for rank, some in sorted(by_rank.items())}
 
 
+def numbered_ranks(trace: Trace) -> dict[int, list[int]]:
+    """Return `processes_by_rank`; of several processes without a rank, each by its place in the order of their numbers."""
+    processes = sorted(_processes(trace))
+    numbered = {rank: [process] for rank, process in enumerate(processes)} if len(processes) > 1 else {}
+    return processes_by_rank(trace) or numbered
+
+
 def _processes(trace: Trace) -> set[int]:
     out: set[int] = set()
     for name in trace.has:
@@ -209,10 +216,11 @@ def _processes(trace: Trace) -> set[int]:
 def of_rank(trace: Trace, rank: int) -> Trace:
     """Return what one rank did.  Raises `UsageError` A423 where the recording does not name this rank.
 
-    Rows that name no process stay where the recording holds no process of another rank.  Else they are set aside (P198), as are
-    rows of processes without a rank.
+    Where a recording of several processes names no rank, its processes are numbered (A551).  Rows that name no process stay where the
+    recording holds no process of another rank.  Else they are set aside (P198), as are rows of processes without a rank.
     """
-    by_rank = processes_by_rank(trace)
+    stated = processes_by_rank(trace)
+    by_rank = stated or numbered_ranks(trace)
     if rank not in by_rank:
         ranks = f"ranks {', '.join(map(str, list(by_rank)[:8]))}{', ...' if len(by_rank) > 8 else ''}"
         raise error_of(
@@ -236,6 +244,8 @@ def of_rank(trace: Trace, rank: int) -> Trace:
     if "mpi_communicators" in kept:
         kept["mpi_communicators"] = trace.mpi_communicators
     findings = [finding("P198", aside, f"rank {rank} kept")] if aside else []
+    if not stated:
+        findings.append(finding("A551", len(by_rank), f"rank {rank} is process {process_number(processes[0])}"))
     return _with(trace, kept, findings, {"rank": rank})
 
 

@@ -193,7 +193,7 @@ def test_no_answer_anywhere(turnbuckle: Run, study: Path) -> None:
     [
         (("study.toml", "--axis", "on=gh200"), "A083", 2, "sets its axes"),
         (("study.toml", "run.sqlite"), "A083", 2, "cannot be combined"),
-        (("study.toml", "-o", "t.xlsx"), "A083", 2, ".parquet, .csv or .json"),
+        (("study.toml", "-o", "t.txt"), "A010", 2, ".json, .csv, .parquet"),
         (("study.toml", "--shard", "1/2"), "A083", 2, "needs an output"),
         (("study.toml", "-o", "t.csv", "--shard", "3/2"), "A083", 2, "2/8"),
         (("study.toml", "--workers", "0"), "A083", 2, "from 1 to 4096"),

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from hostile_names import SAMPLE
 
+import turnbuckle as tb
 from turnbuckle.cli.app import dispatch
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.units import show
@@ -251,3 +252,20 @@ def test_real_pairs(run: Run, shared: Path) -> None:
     assert off["h100-sxm5"]["packets"] == pytest.approx(47.5, abs=0.5), "that node's copies ran at 27.7 of 63 GB/s"
     assert off["h100-sxm5"]["projected"] < off["h100-sxm5"]["packets"] and off["gh200"]["packets"] == off["gh200"]["peak"]
     assert any("without packets" in f["detail"] for f in gh200["findings"])
+
+
+@pytest.mark.parametrize("part", ["auto", "whole"])
+def test_self_is_the_machine_of_the_recording_as_in_project(run: Run, part: str) -> None:
+    total = document(run(SAMPLE, "--on", "self", "--part", part, "--format", "json"))["projections"][0]["total"]
+    # a machine onto itself is what was measured, to the last bit
+    assert total["seconds"] == total["low_seconds"] == total["high_seconds"] == total["measured_seconds"]
+    assert total["drivers"] == {}
+    seen = tb.read(SAMPLE, part=part)
+    assert seen.transfers("self").projected[0].total.seconds == total["seconds"]
+    same = seen.project("self", draws=0).projections[0]
+    assert same.seconds == same.measured_seconds
+
+
+def test_measured_copies_have_no_self(run: Run) -> None:
+    with pytest.raises(TurnbuckleError, match="A022"):
+        run("there.csv", "--on", "self")

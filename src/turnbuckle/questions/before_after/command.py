@@ -12,7 +12,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.files import goal
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.machine import load
-from turnbuckle.questions.before_after.forms import To
+from turnbuckle.questions.before_after.forms import ARCHIVES, To, form_of
 from turnbuckle.show.terminal.asked import Alpha, Host, Network, NetworkSet, SourceNetwork, model_of, network_of, targets
 from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, NoCache, Profile, Source, listed
 from turnbuckle.show.terminal.recording import inspected, judged
@@ -23,13 +23,13 @@ def export(
     /,
     *,
     to: Annotated[
-        To,
+        To | None,
         Parameter(
             name="--to",
             help="json: for ui.perfetto.dev; perfetto: the same as protobuf; goal: schedule for LogGOPSim; chakra: execution trace; "
-            "dimemas: trace; otf2: archive",
+            "dimemas: trace; otf2: archive (needs the extra otf2); left out, as the ending of --output says, else json",
         ),
-    ] = "json",
+    ] = None,
     on: Annotated[
         list[str] | None,
         Parameter(name="--on", help="target machine, one: a name, a TOML file or self; left out, the run as recorded", negative=()),
@@ -51,8 +51,9 @@ def export(
     part: AskedPart = ASKED_PART,
 ) -> int:
     """Write a run for another program: both time lines for a trace viewer, or the run as a schedule for a simulator."""
-    from turnbuckle.questions.before_after.export import ARCHIVES, archived, writer, written
+    from turnbuckle.questions.before_after.export import archived, writer, written
 
+    to = form_of(output, to)
     if output is None and sys.stdout.isatty() and to not in ARCHIVES:
         raise error_of("A009.trace")
     names = targets(on) or []

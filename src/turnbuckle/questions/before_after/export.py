@@ -38,11 +38,9 @@ from turnbuckle.projection.run import Run
 from turnbuckle.questions.before_after import perfetto
 from turnbuckle.questions.before_after.formats import chakra, dimemas, goal, otf2, track_event
 from turnbuckle.questions.before_after.formats.steps import Steps, steps
-from turnbuckle.questions.before_after.forms import To
+from turnbuckle.questions.before_after.forms import ARCHIVES, To
 from turnbuckle.questions.before_after.question import Moved
 
-#: Forms of several files.
-ARCHIVES: Final = ("otf2",)
 #: Writers of schedules.
 _OF_STEPS: Final[dict[str, Callable[[Steps, BinaryIO], object]]] = {"goal": goal.stream, "chakra": chakra.stream, "dimemas": dimemas.stream}
 

@@ -84,8 +84,6 @@ def slack(
     if pcie != "whole" and (mode != "link" or over != "latency"):
         raise error_of("A015.pcie", found=f"--mode {mode} --over {over} --pcie {pcie}")
     layer = load(machine) if machine is not None else None
-    if format == "table" and output is not None:
-        raise error_of("A010.option", found=f"--output {output.name}")
     if mode == "network" and network is None:
         network = "self"
     carried_by = network_of(network, network_set, source_network)

@@ -28,7 +28,7 @@ from turnbuckle.show.terminal.asked import (
     replaying,
     targets,
 )
-from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, DocumentOption, NoCache, Output, Source, flat, lambdas_of
+from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, FormatOption, NoCache, Output, Source, flat, lambdas_of
 from turnbuckle.show.terminal.recording import judged
 
 Method = Annotated[Literal["nething", "additive"], Parameter(help="which published method")]
@@ -68,7 +68,7 @@ def project(
     draws: Draws = None,
     seed: Seed = 20261121,
     fail_if: FailIf = None,
-    format: DocumentOption = "table",
+    format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
     part: AskedPart = ASKED_PART,

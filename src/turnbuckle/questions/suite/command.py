@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -32,7 +32,7 @@ from turnbuckle.show.terminal.asked import (
     targets,
 )
 from turnbuckle.show.terminal.drawing import drawn
-from turnbuckle.show.terminal.options import PART, Charts, Minus, NoCache, Output, Recorded
+from turnbuckle.show.terminal.options import PART, Charts, FormatOption, Minus, NoCache, Output, Recorded
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import command_line
 
@@ -45,14 +45,6 @@ if TYPE_CHECKING:
 
 #: Formats that are a file of their own, and its name where none is given.
 _FILES: Final = {"html": "turnbuckle-suite.html", "xlsx": "turnbuckle-suite.xlsx"}
-Formats = Annotated[
-    Literal["table", "json", "csv", "parquet", "markdown", "latex", "html", "xlsx"],
-    Parameter(
-        name="--format",
-        help="table for people, json for programs (stable), csv, parquet; markdown, latex for documents; html: one page; xlsx: a workbook "
-        "whose sums are formulas",
-    ),
-]
 Workload = Annotated[
     list[Recorded], Parameter(help="a portfolio (TOML: recordings with node-hours, machines with prices), or recordings of equal weight")
 ]
@@ -91,7 +83,7 @@ def suite(
     draws: Draws = None,
     seed: Seed = 20261121,
     charts: Charts = None,
-    format: Formats = "table",
+    format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
     part: WorkloadPart = None,

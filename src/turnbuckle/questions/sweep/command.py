@@ -40,7 +40,10 @@ PartOf = Annotated[
     Parameter(name="--part", help="what is asked about, as --set part=...: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME"),
 ]
 ModelName = Annotated[str | None, Parameter(name="--model", help="messages (if left out), project, slack, sharing or pool; with --axis")]
-Places = Annotated[int | None, Parameter(name="--sample", help="places taken from the axes that are ranges, any number")]
+Places = Annotated[
+    int | None,
+    Parameter(name="--sample", help="places taken from the axes that are ranges, any number; needs the extra scipy"),
+]
 SamplerName = Annotated[Literal["sobol", "latin"], Parameter(name="--sampler", help="Sobol points, or a Latin hypercube")]
 Seed = Annotated[int | None, Parameter(name="--seed", help="of the sample")]
 Budget = Annotated[int | None, Parameter(name="--refine", help="points added where the answer changes along the one axis of numbers")]
@@ -53,7 +56,6 @@ Settings = Annotated[str | None, Parameter(name="--settings", help="list the set
 Most = Annotated[int, Parameter(name="--rows", help="rows shown; the file has all")]
 #: Names that tools give to every recording, or people to the folder of each.
 _ALIKE = ("traces", "trace", "archive", "anchor", "report1")
-_FORMATS: dict[str, Literal["json", "csv", "parquet"]] = {".json": "json", ".csv": "csv", ".parquet": "parquet"}
 
 
 def sweep(
@@ -94,7 +96,6 @@ def sweep(
         return 0
     points = _points(sample, sampler, seed, refine, within)
     study = _study(what or [], axis or [], set_ or [], model, part, points)
-    kind = _format(format, output)
     piece = shard_of(shard) if shard is not None else None
     try:
         with _progress(study.name) as progress:
@@ -108,12 +109,12 @@ def sweep(
     for note in swept.notes:
         print(f"note: {note}", file=sys.stderr)
     if output is not None and not swept.missing:
-        _emit(swept, kind, output)
+        _emit(swept, format, output)
     if charts is not None:
         _draw(swept, charts)
-    if output is None and kind != "table":
-        _emit(swept, kind, None)
-    elif format == "table" or output is not None:
+    if output is None and format != "table":
+        _emit(swept, format, None)
+    else:
         print_swept(console_for(None), swept, output, by=by, most=rows)
     failed = sum(swept.failed.values())
     if failed and failed == len(study):
@@ -165,18 +166,6 @@ def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | N
     if "part" in study.settings or "part" in study.axes:
         raise error_of("A081.twice", where="--part", found=part[:60], name="part")
     return replace(study, settings={**study.settings, "part": part})
-
-
-def _format(format: str, output: Path | None) -> str:
-    """Return the format asked for, else the one of the output's name.
-
-    Raise A083 if the name has no setting_of ending.
-    """
-    if output is None or format != "table":
-        return format
-    if output.suffix.lower() not in _FORMATS:
-        raise error_of("A083.output", where="--output", found=output.name[-60:])
-    return _FORMATS[output.suffix.lower()]
 
 
 def _draw(swept: Swept, folder: Path) -> None:

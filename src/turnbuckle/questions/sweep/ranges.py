@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of, needs
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of, require
 from turnbuckle.foundation.settings import Scalar, Setting, spaced
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ class Sample:
             raise error_of("A084.sampler", found=clipped(str(self.sampler), 40), samplers=" or ".join(get_args(Sampler)))
         if not 0 <= self.seed <= _MOST_SEED:
             raise error_of("A084.seed", found=str(self.seed))
+        require("scipy")
 
     def shares(self, axes: int) -> Float:
         """Return the places as shares of the way along each axis, shape (count, axes)."""
         # SciPy is heavy, and a sweep over lists does not need it
-        with needs("scipy"):
-            from scipy.stats import qmc
+        from scipy.stats import qmc
 
         if self.sampler == "latin":
             places: Float = qmc.LatinHypercube(axes, seed=self.seed).random(self.count)

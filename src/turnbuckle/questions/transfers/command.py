@@ -21,7 +21,6 @@ from turnbuckle.questions.transfers.question import distribution, measured, reco
 from turnbuckle.questions.transfers.sheet import DEFAULT_LINKS, sheet
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean, plain, seconds
-from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, Charts, FormatOption, MachineName, NoCache, Output, Source, listed
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import judged, refuse_asked
@@ -47,7 +46,9 @@ File = Annotated[
 ]
 On = Annotated[
     list[str] | None,
-    Parameter(name="--on", help="link (pcie5-x16, nvlink2-x2) or machine of the other node; several times or with commas", negative=()),
+    Parameter(
+        name="--on", help="link (pcie5-x16, nvlink2-x2) or machine of the other node, or self; several times or with commas", negative=()
+    ),
 ]
 MeasuredThere = Annotated[
     list[str] | None,
@@ -84,8 +85,6 @@ def transfers(
     """Project every copy of a run on the data sheet of another node (AHEAD), and say how far off that is where both were measured."""
     if not files:
         raise error_of("A024.nothing")
-    if format == "table":
-        console_for(output)
     there, targets = _flat("--measured", measured), _flat("--on", on) or list(DEFAULT_LINKS)
     if there and len(there) != len(files):
         raise error_of("A024.measured", found=f"{len(files)} files, {len(there)} measured")

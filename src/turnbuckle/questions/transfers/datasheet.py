@@ -292,7 +292,9 @@ def project(
     if copies is None or not copies.count:
         raise error_of("A146.price", where=seen.name, found="; ".join(f.detail for f in sheet_findings)[:200], name=on.name)
     totals = [_total(part, _of(every, (part.direction, part.memory))) for part in copies.classes]
-    totals.append(replace(_total(copies, every), drivers=copies.drivers))
+    # shares of a range that has no width are noise
+    drivers = copies.drivers if copies.high > copies.low else {}
+    totals.append(replace(_total(copies, every), drivers=drivers))
     if lost := seen.rows.height - copies.count:
         why = f"{lost:,} transfers not priced on {on.name}: neither node's bandwidth is known"
         sheet_findings = (*sheet_findings, finding("A333", lost, why))

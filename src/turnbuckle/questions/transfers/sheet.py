@@ -55,11 +55,11 @@ def sheet(
     peer: str | None = None,
     node: bool = False,
 ) -> Sheet:
-    """Return the data sheet of a node by the name of its link (``pcie5-x16``), or a machine: an object, a name or a TOML file.
+    """Return the data sheet of a node by the name of its link (``pcie5-x16``), or a machine: an object, a name, a TOML file or self.
 
     Parameters
     ----------
-    source : the machine of the recording, for targets that are changes of it.
+    source : the machine of the recording: what ``self`` is, and for targets that are changes of it.
     host_memory, device_memory : bandwidth of the memories [B/s]; instead of the machine's.
     peer : link between devices.
     node : a link stands for another node that has it, not for the recorded node on that link.
@@ -76,6 +76,11 @@ def sheet(
         given[link_parameter("p2p", "bandwidth")] = _given(peer_link.raw_bandwidth, f"the peak of {peer_link.name}")
     if device_memory is not None:
         given["gpu.memory_bandwidth"] = _given(device_memory, "as given")
+    name = on if isinstance(on, str) else on.name
+    if on == "self":
+        if source is None:
+            raise error_of("A022", found='"self", and measured copies name no machine')
+        on = source
     if isinstance(on, str) and not _is_machine(on):
         host = _link(on)
         links: dict[str, Link | None] = {"h2d": host, "d2h": host, "p2p": peer_link or host}
@@ -100,7 +105,7 @@ def sheet(
         far = f"the distance of {machine.name} is not in the packets' times"
         assumed |= {direction: "; ".join(filter(None, [assumed.get(direction), far])) for direction in HOST}
     memory, staged = _value(machine, "gpu.memory_bandwidth"), host_memory or _value(machine, "host.memory_bandwidth")
-    return Sheet(on if isinstance(on, str) else on.name, declared, links, _with_device(peaks, memory), staged, assumed)
+    return Sheet(name, declared, links, _with_device(peaks, memory), staged, assumed)
 
 
 def _given(value: float, source: str) -> Parameter:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.foundation import units
-from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
+from turnbuckle.foundation.errors import clipped, did_you_mean, error_of, require
 from turnbuckle.questions.validate.card import FLOOR, MODEL_TITLES, TITLES, Group
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean
@@ -55,7 +55,10 @@ def validate(
     format: FormatOption = "table",
     output: Output = None,
 ) -> int:
-    """Predict what was measured elsewhere, and say how far off that is: by case, and as a card by kind of question."""
+    """Predict what was measured elsewhere, and say how far off that is: by case, and as a card by kind of question.
+
+    It needs the extra scipy, for rank correlations; --card does not.
+    """
     from turnbuckle.questions.validate.question import row_dict, shipped
 
     condition = _gate(fail_if) if fail_if else None
@@ -79,6 +82,7 @@ def _run(names: Sequence[str], root: Path, data: Path | None) -> Validation:
     from turnbuckle.questions.validate.cases import find
     from turnbuckle.questions.validate.question import validate as run
 
+    require("scipy")
     if data is not None and not data.is_dir():
         raise error_of("A420", where=clipped(data.name))
     return run(find(names, root), data)

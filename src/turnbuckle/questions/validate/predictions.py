@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.errors import clipped, error_of, needs
+from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import Pair, load
 from turnbuckle.machine.parameter_names import LINK_WAYS, ParameterName, link_parameter
@@ -173,8 +173,7 @@ def counts(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         return  # two values, or equal ones, have no order to test
 
     # imported here: it takes longer than what every answer quotes from the card
-    with needs("scipy"):
-        from scipy.stats import kendalltau
+    from scipy.stats import kendalltau
 
     tau = kendalltau(predicted, actual)
     what, ordered = f"order of {len(actual)} variants by run time", {"tau": float(tau.statistic), "p_value": float(tau.pvalue)}

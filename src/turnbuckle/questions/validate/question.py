@@ -24,7 +24,7 @@ import polars as pl
 
 from turnbuckle._native import beta_quantile
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.errors import TurnbuckleError, needs
+from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.projection.answers.shown import Shown
@@ -255,8 +255,7 @@ def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
     if len({*predicted}) < 2 or len({*actual}) < 2:
         return []  # equal values have no order to test
     # imported here: it takes longer than what every answer quotes from the card
-    with needs("scipy"):
-        from scipy.stats import kendalltau
+    from scipy.stats import kendalltau
 
     tau = kendalltau(predicted, actual)
     name = "order of nodes by the bandwidth of large copies to the device"

@@ -38,5 +38,5 @@ def as_html(show: Callable[[Terminal, Any], object], answer: Any) -> str:
 def console_for(output: Path | None) -> Terminal:
     """Return the terminal for a table.  Raises A010 where an output file was named: tables are not written to files."""
     if output is not None:
-        raise error_of("A010.option", found=f"--output {output.name}")
+        raise error_of("A010", found=f"--output {output.name}")
     return Terminal(soft_wrap=False, highlight=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from cyclopts import Parameter
 
-from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.errors import clipped, error_of, require
 from turnbuckle.foundation.files import goal
 from turnbuckle.foundation.units import seconds_of
 
@@ -23,28 +23,70 @@ if TYPE_CHECKING:
 else:
     MachineName = str
     Recorded = Path
-Format = Literal["table", "json", "csv", "parquet"]
-FormatOption = Annotated[Format, Parameter(name="--format", help="table for people, json for programs (stable), csv or parquet")]
-#: Formats of verbs whose tables go into documents as well.
-Document = Literal["table", "json", "csv", "parquet", "markdown", "latex"]
-DocumentOption = Annotated[
-    Document, Parameter(name="--format", help="table for people, json for programs (stable), csv, parquet; markdown or latex for documents")
+Format = Literal["table", "json", "csv", "parquet", "markdown", "latex", "html", "xlsx"]
+FormatOption = Annotated[
+    Format,
+    Parameter(
+        name="--format",
+        help="table for people; json (stable), csv, parquet for programs; markdown, latex, html for documents; xlsx (needs the extra "
+        "sheet); left out, as the ending of --output says",
+    ),
 ]
+#: Format of a file by the ending of its name; no verb writes PDF.
+_ENDINGS: Final = {
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".html": "html",
+    ".htm": "html",
+    ".xlsx": "xlsx",
+    ".toml": "toml",
+    ".pdf": "pdf",
+}
+
+
+def format_of(output: Path | None, given: str | None) -> str:
+    """Return the format of an answer, before any work: the given one, else that of the ending of the output's name.
+
+    Raises
+    ------
+    UsageError : A550, both are there and differ, or nothing writes this ending; A450, no library writes the format here;
+        A010, neither is there for a file.
+    """
+    named = None if output is None else _ENDINGS.get(output.suffix.lower())
+    format = given or named or "table"
+    if output is not None and named is not None and (format != named or format not in get_args(Format)):
+        given_by = f"--format {given} and " if given else ""
+        raise error_of("A550.answer", where="--output", found=f"{given_by}--output {clipped(output.name)}")
+    if output is not None and format == "table":
+        raise error_of("A010", found=f"--output {clipped(output.name)}")
+    if format == "xlsx":
+        require("sheet")
+    return format
 
 
 def before_work(subject: str, example: str) -> Callable[[object, Path | None], None]:
-    """Return a validator of an option: it refuses a file that cannot be written before the question is worked out (R001 to R004)."""
+    """Return a validator of an option: it refuses a file before the question is worked out.
+
+    R001 to R004, a file that cannot be written; A550, a name with the ending of another format than `example` has.
+    """
+    kind = _ENDINGS.get(Path(example).suffix)
 
     def check(_: object, path: Path | None) -> None:
-        if path is not None:
-            goal(path, subject, example)
+        if path is None:
+            return
+        goal(path, subject, example)
+        if kind and _ENDINGS.get(path.suffix.lower(), kind) != kind:
+            raise error_of("A550.file", where="--output", found=clipped(path.name), subject=subject, kind=kind, example=example)
 
     return check
 
 
 Output = Annotated[
     Path | None,
-    Parameter(name=["--output", "-o"], help="write there instead of to the terminal", validator=before_work("the output", "table.csv")),
+    Parameter(name=["--output", "-o"], help="write there instead of to the terminal", validator=before_work("the output", "table")),
 ]
 Charts = Annotated[Path | None, Parameter(name="--charts", help="write the figures into this folder as SVG, with the numbers behind them")]
 Profile = Annotated[

@@ -1,4 +1,4 @@
-"""Where results go: stdout or a file, as JSON, CSV or Parquet."""
+"""Where results go: stdout or a file, in the format that `turnbuckle.show.terminal.options.format_of` names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from turnbuckle.foundation import csv_text
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION, Declared, json_text
 from turnbuckle.foundation.files import is_input, opened, whole, write_parquet
-from turnbuckle.show.rendered import Markup, is_markup, rendered
+from turnbuckle.show.rendered import Markup, is_markup, of_frame, rendered
 from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.recording import command_line
+from turnbuckle.show.text import clean
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from turnbuckle.show.table import Table
 
 Rows = list[dict[str, Any]]
+#: Rows of a sheet in a workbook, by its format.
+_SHEET_ROWS: Final = 1 << 20
 #: What `inspect` says of a file, and of a recording with times.
 _OF_A_FILE: Final = "file sha256 size_bytes format profiler_version schema_version recorded_utc_ns part"
 _OF_A_RECORDING: Final = (
@@ -89,7 +92,7 @@ def write_text(text: str, output: Path | None) -> None:
 
 
 def write_answer(document: dict[str, Any], rows: Rows, format: str, output: Path | None) -> None:
-    """Write an answer for programs: the whole document as JSON, or its flat table as CSV or Parquet."""
+    """Write an answer for programs: the whole document as JSON, or its flat table."""
     if format == "json":
         write_json(document, output)
     else:
@@ -111,7 +114,7 @@ def emit(
     ----------
     rows : its flat table, or the key of the document that has it.
     show : prints it; ``table`` is the only format that goes to no file.
-    tables : what Markdown and LaTeX hold, of verbs that have these formats.
+    tables : what documents hold (Markdown, LaTeX, HTML), where it is not the flat table.
     more : keys that join the document.
     """
     if tables is not None and is_markup(format):
@@ -125,12 +128,12 @@ def emit(
 
 
 def write_tables(tables: Iterable[Table], format: str, output: Path | None) -> None:
-    """Write tables as Markdown or LaTeX."""
+    """Write tables as Markdown, LaTeX or HTML."""
     write_text(rendered(tables, cast(Markup, format)), output)
 
 
 def write_rows(rows: Rows, format: str, output: Path | None) -> None:
-    """Write a flat table as CSV or Parquet; nested values are left out of the columns."""
+    """Write a flat table in any format but JSON; nested values are left out of the columns."""
     write_frame(frame_of(rows), format, output)
 
 
@@ -144,21 +147,42 @@ def frame_of(rows: Rows | pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame([{k: row.get(k) for k in names} for row in rows], infer_schema_length=None)
 
 
-def write_frame(frame: Any, format: str, output: Path | None) -> None:
-    """Write a Polars frame as CSV or Parquet."""
+def write_frame(frame: pl.DataFrame, format: str, output: Path | None) -> None:
+    """Write a Polars frame in any format but JSON.  Raises R013 for rows that a workbook has no room for."""
     if format == "csv":
         write_text(csv_text.of_frame(frame), output)
         return
-    if output is None:
-        if sys.stdout.isatty():
-            raise error_of("A009.parquet")
-        # whole first: a reader who goes away is met where text is written, not inside the library
-        held = io.BytesIO()
-        frame.write_parquet(held)
-        sys.stdout.buffer.write(held.getbuffer())
+    if is_markup(format):
+        write_tables([of_frame(frame)], format, output)
         return
-    with whole(output, "the output") as draft:
-        write_parquet(frame, draft)
+    write: Callable[[pl.DataFrame, Any], None] = _write_workbook if format == "xlsx" else write_parquet
+    if output is not None:
+        with whole(output, "the output") as draft:
+            write(frame, draft)
+        return
+    if sys.stdout.isatty():
+        raise error_of("A009.binary", found=f"--format {format}", format=format)
+    # whole first: a reader who goes away is met where text is written, not inside the library
+    held = io.BytesIO()
+    write(frame, held)
+    sys.stdout.buffer.write(held.getbuffer())
+
+
+def _write_workbook(frame: pl.DataFrame, to: Path | io.BytesIO) -> None:
+    """Write a frame as the one sheet of a workbook; no text in it is a formula or a link."""
+    from xlsxwriter import Workbook  # an extra, which `format_of` has required
+
+    if frame.height >= _SHEET_ROWS:
+        raise error_of("R013", found=f"{frame.height:,} rows", most=_SHEET_ROWS - 1)
+    plain = dict.fromkeys(("strings_to_urls", "strings_to_formulas", "strings_to_numbers"), False)
+    place = str(to) if isinstance(to, Path) else to
+    with Workbook(place, {**plain, "nan_inf_to_errors": True}) as book:
+        sheet = book.add_worksheet("turnbuckle")
+        bold = book.add_format({"bold": True})
+        sheet.write_row(0, 0, [clean(name) for name in frame.columns], bold)
+        sheet.freeze_panes(1, 0)
+        for number, row in enumerate(frame.iter_rows(), 1):
+            sheet.write_row(number, 0, [clean(v) if isinstance(v, str) else v for v in row])
 
 
 def flattened(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -41,7 +41,7 @@ from turnbuckle.show.run_tables import (
 )
 from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.terminal.cells import clean, ns, seconds
-from turnbuckle.show.terminal.console import Terminal
+from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.drawing import drawn, plain_text
 from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json, write_tables
 from turnbuckle.show.terminal.tables import unframed
@@ -54,12 +54,9 @@ def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> N
     """Write an answer, or a run that was asked nothing: `what` is ``overview``, ``demo``, ``inspect`` or ``project``."""
     answer = Answer(answer) if isinstance(answer, Run) else answer
     if format == "table":
-        if output is not None:
-            raise error_of("A010.report", found=f"--output {output.name}")
-        console = Terminal(soft_wrap=False, highlight=False)
-        show(console, answer, what)
+        show(console_for(output), answer, what)
         return
-    if is_markup(format):
+    if is_markup(format) and what != "inspect":
         write_tables([targets_table(verdicts(answer.projections))], format, output)
         return
     run = answer.run.whole or answer.run if what == "overview" else answer.run
@@ -296,8 +293,6 @@ _MOST_SECONDS = 1e12
 
 def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path | None) -> int:
     """Write the additive model on five numbers as printed in a paper or a table."""
-    if is_markup(format):
-        raise error_of("A056", found=f"--format {format}", cause="five printed numbers make no table", fix="--format json or csv")
     classes = ("gpu", "control", "data", "cpu", "mpi", "total")
     values: dict[str, Any] = {}
     for word in text.split(","):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -284,3 +285,28 @@ def test_a_map_of_columns(tmp_path: Path) -> None:
 )
 def test_maps_that_are_none(tmp_path: Path, lines: str, code: str) -> None:
     refused(code, read_map, written(tmp_path, f"column, gpu\n{lines}", "map.csv"), 6)
+
+
+@pytest.mark.parametrize("field", ["real", "integer", "complex", "pattern"])
+@pytest.mark.parametrize("symmetry", ["general", "symmetric", "hermitian"])
+def test_a_file_is_read_as_scipy_reads_it_and_without_scipy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, symmetry: str
+) -> None:
+    from scipy.io import mmread, mmwrite
+
+    places = sp.random_array((40, 40), density=0.1, rng=np.random.default_rng(3)) + sp.eye_array(40)
+    matrix = sp.tril(places).tocoo()
+    matrix.data = (np.ones(matrix.nnz) * (3 if field == "integer" else 2.5)).astype({"integer": int, "complex": complex}.get(field, float))
+    mmwrite(tmp_path / "x.mtx", matrix, field=field, symmetry="general")
+    text = (tmp_path / "x.mtx").read_text().replace("general", symmetry, 1)
+    (tmp_path / "x.mtx").write_text(
+        text.replace(" ", "   ").replace("%%MatrixMarket   matrix   coordinate   ", "%%MatrixMarket matrix coordinate ")
+    )
+    side = None if symmetry == "general" else "lower"
+    expected = triangle_of(mmread(tmp_path / "x.mtx", spmatrix=False), side)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.io", None)
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    triangle = read_triangle(tmp_path / "x.mtx", side)
+    assert triangle.starts.tolist() == expected.starts.tolist() and triangle.rows.tolist() == expected.rows.tolist()
+    assert triangle.value_bytes == (16 if field == "complex" else 8)

@@ -11,8 +11,9 @@ Findings: A345.
 from __future__ import annotations
 
 import os
+import warnings
 from codecs import BOM_UTF8
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from turnbuckle.foundation.arrays import Bool, Int
-from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of, needs
+from turnbuckle.foundation.errors import TurnbuckleError, clipped, did_you_mean, error_of
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.table_file import Column, read_table
@@ -42,7 +43,15 @@ _ENTRIES: Final = 1 << 22
 _ENTRY_BYTES: Final = 4  # the shortest entry a file can have: "1 1" and the end of its line
 #: Up to so many rows a file may have more rows than bytes.
 _SPARSE_ROWS: Final = 1 << 20
-_FIELDS: Final = {"real": 8, "double": 8, "integer": 8, "unsigned-integer": 8, "pattern": 8, "complex": 16}
+#: Numbers of a value in the file, and bytes of one in memory.
+_FIELDS: Final = {
+    "real": (1, 8),
+    "double": (1, 8),
+    "integer": (1, 8),
+    "unsigned-integer": (1, 8),
+    "pattern": (0, 8),
+    "complex": (2, 16),
+}
 _SYMMETRIES: Final = ("general", "symmetric", "hermitian", "skew-symmetric")
 
 
@@ -89,23 +98,52 @@ def read_triangle(path: str | Path, side: Side | None = None) -> Triangle:
     side : triangle to take of a matrix that has entries on both sides of its diagonal; None refuses such a matrix.
     """
     path = Path(path)
-    kind, symmetry = _header(path)
-    if symmetry == "skew-symmetric":
+    header = _header(path)
+    if header.symmetry == "skew-symmetric":
         raise error_of("A042.skew", where=path.name)
-    with needs("scipy"):
-        from scipy.io import mmread
+    row, column = _places(path, header)
+    return _triangle(row, column, header.rows, _FIELDS[header.kind][1], side, path.name)
 
+
+@dataclass(frozen=True)
+class _Header:
+    """What a file announces: field and symmetry, its size, and the number of lines before the first entry."""
+
+    kind: str
+    symmetry: str
+    rows: int
+    entries: int
+    lines: int
+
+
+def _places(path: Path, header: _Header) -> tuple[Int, Int]:
+    """Return row and column of each entry, from 0, those of the other triangle of a symmetric matrix included.  Raises A040."""
+    numbers, _ = _FIELDS[header.kind]
+    entry = np.dtype([("row", np.int64), ("column", np.int64), *((f"value{k}", np.float64) for k in range(numbers))])
     try:
-        matrix = mmread(str(path), spmatrix=False)
-    except (ValueError, OverflowError, OSError, TypeError) as error:
+        with opened(path) as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # no entries: the file announces none, or is cut off
+            read = np.loadtxt(file, entry, comments="%", skiprows=header.lines, ndmin=1, encoding="latin-1")
+    except (ValueError, OverflowError, OSError) as error:
         raise _unreadable(path, _one_line(str(error))) from error
     except MemoryError:
         raise _unreadable(path, "more entries than fit into memory") from None
-    return replace(triangle_of(matrix, side, path.name), value_bytes=_FIELDS[kind])
+    if len(read) != header.entries:
+        raise _unreadable(
+            path, f"{len(read):,} entries, and {header.entries:,} are announced", "the file is cut off, or its header is wrong"
+        )
+    row, column = read["row"] - 1, read["column"] - 1
+    beyond = np.flatnonzero((np.minimum(row, column) < 0) | (np.maximum(row, column) >= header.rows))
+    if len(beyond):
+        raise _unreadable(path, f"entry {beyond[0] + 1:,} at row {row[beyond[0]] + 1:,}, column {column[beyond[0]] + 1:,}")
+    if header.symmetry == "general":
+        return row, column
+    off = row != column
+    return np.concatenate([row, column[off]]), np.concatenate([column, row[off]])
 
 
-def _header(path: Path) -> tuple[str, str]:
-    """Return field and symmetry. Compare the announced size with the size of the file before anything is allocated."""
+def _header(path: Path) -> _Header:
+    """Return what the file announces.  Compare its size with the size of the file before anything is allocated."""
     try:
         if path.exists() and not path.is_file():
             raise _unreadable(path, "not an ordinary file")
@@ -141,11 +179,11 @@ def _header(path: Path) -> tuple[str, str]:
         if least > held:
             announced = f"{entries if what == 'entries' else rows:,} {what} announced in {held:,} bytes"
             raise _unreadable(path, announced, "the file is cut off, or its header is wrong")
-    return kind, symmetry
+    return _Header(kind, symmetry, rows, entries, (size_line or 0) + 1)
 
 
 def _unreadable(path: Path, content: str, cause: str = "", fix: str = "") -> TurnbuckleError:
-    fix = fix or "give a sparse matrix as scipy.io.mmwrite writes it"
+    fix = fix or "give a sparse matrix in Matrix Market form, coordinate"
     return error_of("A040", where=path.name, found=content, cause=cause, fix=fix)
 
 
@@ -165,10 +203,16 @@ def triangle_of(matrix: Any, side: Side | None = None, name: str = "matrix") -> 
         shape = " x ".join(f"{n:,}" for n in matrix.shape)
         raise error_of("A041.rectangular", where=name, found=shape)
     count = int(matrix.shape[0])
+    coordinates = matrix.tocoo()
+    places = [np.asarray(side_of, dtype=np.int64) for side_of in (coordinates.row, coordinates.col)]
+    value = coordinates.data.dtype
+    return _triangle(places[0], places[1], count, int(value.itemsize) if value.kind in "fc" else 8, side, name)
+
+
+def _triangle(row: Int, column: Int, count: int, value_bytes: int, side: Side | None, name: str) -> Triangle:
+    """Return the triangle of a matrix with entries at these places."""
     if not count:
         raise error_of("A157.empty", where=name)
-    coordinates = matrix.tocoo()
-    row, column = np.asarray(coordinates.row), np.asarray(coordinates.col)
     row, column, upper, findings = _one_side(row, column, count, side, name)
     on = row == column
     stored = np.zeros(count, dtype=np.bool_)
@@ -179,9 +223,7 @@ def triangle_of(matrix: Any, side: Side | None = None, name: str = "matrix") -> 
         first = count - int(missing[-1]) if upper else int(missing[0]) + 1
         raise error_of("A042.diagonal", where=name, found=f"none in row {first}", missing=len(missing), count=count)
     starts, rows = _by_column(row, column, count, implied)
-    return Triangle(
-        name, starts, rows, int(coordinates.data.dtype.itemsize) if coordinates.data.dtype.kind in "fc" else 8, upper, implied, findings
-    )
+    return Triangle(name, starts, rows, value_bytes, upper, implied, findings)
 
 
 def _one_side(row: Any, column: Any, count: int, side: Side | None, name: str) -> tuple[Any, Any, bool, tuple[Finding, ...]]:
@@ -202,14 +244,12 @@ def _one_side(row: Any, column: Any, count: int, side: Side | None, name: str) -
 
 def _by_column(row: Any, column: Any, count: int, implied: bool) -> tuple[Int, Int]:
     """Return the entries by column and row, each once, with a diagonal where none is stored."""
-    from scipy.sparse import coo_array
-
     if implied:
         diagonal = np.arange(count, dtype=row.dtype)
         row, column = np.concatenate([row, diagonal]), np.concatenate([column, diagonal])
-    columns = coo_array((np.ones(len(row), dtype=np.bool_), (row, column)), shape=(count, count)).tocsc()
-    columns.sum_duplicates()
-    return columns.indptr.astype(np.int64), columns.indices.astype(np.int64)
+    # `LARGEST_ROWS` squared is far below the largest whole number
+    columns, rows = np.divmod(np.unique(column * count + row), count)
+    return np.searchsorted(columns, np.arange(count + 1)), rows
 
 
 # --- supernodes -------------------------------------------------------------------------------------------------------

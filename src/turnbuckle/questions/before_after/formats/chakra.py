@@ -32,7 +32,8 @@ from turnbuckle.questions.before_after.formats.wire import chunk, number, packed
 from turnbuckle.show.text import clean, terms
 from turnbuckle.trace.ids import thread_number
 from turnbuckle.trace.readers.chakra.graph import operation
-from turnbuckle.trace.readers.chakra.reader import COLLECTIVES
+from turnbuckle.trace.readers.chakra.reader import COLLECTIVES, PROJECTED_ON, WRITER
+from turnbuckle.trace.window import numbered_ranks
 
 #: Fields of ``AttributeProto`` by the type of the value.
 _INT64, _BOOL, _STRING = 9, 27, 29
@@ -60,9 +61,14 @@ def stream(steps: Steps, sink: BinaryIO) -> None:
 
 def messages(steps: Steps) -> Iterator[bytes]:
     """Yield the metadata, then the nodes, each after those that it depends on.  Raises A483."""
-    if steps.ranks > 1:
-        raise error_of("A483", found=f"{steps.ranks} ranks")
-    about = [_attribute("writer", f"turnbuckle {version('turnbuckle')}"), _attribute("run_time_ns", steps.run_time_ns)]
+    trace = steps.profile.trace
+    if steps.ranks > 1 and "rank" not in trace.facts.get("part", {}):
+        ranks = numbered_ranks(trace)
+        each = ", ".join(f"--rank {rank} -o run.{rank}.et" for rank in list(ranks)[:2])
+        raise error_of("A483", found=f"{steps.ranks} ranks", each=each)
+    about = [_attribute("writer", f"{WRITER}{version('turnbuckle')}"), _attribute("run_time_ns", steps.run_time_ns)]
+    if steps.projected_on:
+        about.append(_attribute(PROJECTED_ON, clean(steps.projected_on, 120)))
     yield text(1, "0.0.4") + b"".join(chunk(2, attribute) for attribute in about)
     yield from _Nodes(steps).all()
 

@@ -31,6 +31,7 @@ from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.questions.before_after.formats.steps import Steps
+from turnbuckle.show.text import clean
 
 #: Processors of a rank that the format can number.
 _MOST: Final = 256
@@ -70,7 +71,8 @@ def lines(steps: Steps) -> Iterator[str]:
     processors = _processors(steps, lasting)
     for (rank, label, duration, _, _), cpu in zip(lasting.rows, processors.cpu, strict=True):
         ranks[rank].lines.append(f"{label}: calc {duration} cpu {cpu}")
-    yield f"// turnbuckle {version('turnbuckle')}, run time {steps.run_time_ns} ns where messages cost nothing"
+    projected = f", projected on {clean(steps.projected_on, 120)}" if steps.projected_on else ""
+    yield f"// turnbuckle {version('turnbuckle')}, run time {steps.run_time_ns} ns where messages cost nothing{projected}"
     yield f"num_ranks {steps.ranks}"
     for number, operations in enumerate(ranks):
         yield f"// rank {number}: cpu 0 instants and messages{processors.named[number]}"

@@ -46,12 +46,14 @@ class Steps:
     graph : instants and edges; `Graph.lag_ns` are the lags of the run that is written.
     time_ns : when each instant happens [ns after the run's start], shape (instants,).
     run_time_ns : run time [ns]; it may end later than the last instant, where something ends that is no activity of the graph.
+    projected_on : machine, network and changes that the times are projected for; empty for those of the recording.
     """
 
     profile: Profile
     graph: Graph
     time_ns: Int
     run_time_ns: int
+    projected_on: str = ""
 
     @cached_property
     def rows(self) -> pl.DataFrame:
@@ -156,7 +158,9 @@ def steps(
     rounded = TimelineReplay.compiled(replace(both.timeline.graph, lag_ns=lags), both.timeline.run, _pieces(both.timeline))
     time_ns = rounded.recorded_ns()
     beyond = run.profile.run_time_ns - int(both.recorded.graph.time_ns.max())
-    return Steps(run.profile, rounded.graph, time_ns, int(time_ns.max()) + beyond)
+    machine = "" if target is None or target is run.source else target.name
+    projected_on = ", ".join(filter(None, [machine, network.name if network else "", *apply]))
+    return Steps(run.profile, rounded.graph, time_ns, int(time_ns.max()) + beyond, projected_on)
 
 
 def changes_of(run: Run, apply: Sequence[str], model: Model, network: OnNetwork | None) -> tuple[Prepared, tuple[str, ...]] | None:

@@ -55,6 +55,9 @@ _ROOTS: Final = ("[pytorch|profiler|", "## process_group:")
 MOST_OVERLAPPING: Final = 0.1
 #: The last field of a ``Node``.
 _LAST_FIELD: Final = 11
+#: How the writer of a file that Turnbuckle wrote begins, and the attribute that names what its times are projected for.
+WRITER: Final = "turnbuckle "
+PROJECTED_ON: Final = "projected_on"
 #: Attribute of a protobuf node that states whether it ran on the host.
 _WHERE: Final = "is_cpu_op"
 
@@ -126,7 +129,7 @@ def _wire(path: Path, progress: Callable[[float], object] | None) -> nodes.Execu
     try:
         for number, message in enumerate(messages):
             if number == 0:
-                facts["schema"] = _schema(message)
+                facts |= _about(message, path)
                 continue
             if not message:
                 # metadata may be empty, a node is not: a hole in the file would be nodes without end
@@ -147,18 +150,23 @@ class _Older(Exception):
     """Field of a node that the schema does not have, by its number."""
 
 
-def _schema(message: bytes) -> str | None:
-    """Return the schema that the metadata name, in either layout."""
+def _about(message: bytes, path: Path) -> dict[str, Any]:
+    """Return the schema and the writer that the metadata name, in either layout.  Raises P096 for times that are projected."""
+    about: dict[str, str] = {}
     for field, kind, value in chakra_wire.fields(message):
         if kind != 2:
             continue
         if field == 1 and value[:1] != b"\n":
-            return _printable(chakra_wire.text(kind, value))
-        if field in (1, 2):
+            about.setdefault("version", _printable(chakra_wire.text(kind, value)))
+        elif field in (1, 2):
             name, attribute = chakra_wire.attribute(value)
-            if name in ("schema", "version") and isinstance(attribute, str):
-                return _printable(attribute)
-    return None
+            if isinstance(attribute, str):
+                about.setdefault(name, _printable(attribute))
+    if PROJECTED_ON in about:
+        raise error_of("P096", where=str(path), found=f"projected on {about[PROJECTED_ON]}")
+    writer = about.get("writer", "")
+    own = writer if writer.startswith(WRITER) else None
+    return {"schema": about.get("schema") or about.get("version"), "writer": own}
 
 
 def _node(builder: nodes.Builder, message: bytes) -> bool:
@@ -422,7 +430,7 @@ def _trace(source: nodes.ExecutionGraph, path: Path) -> Trace:
     if source.format == "chakra" and on_device.height and not exact:
         findings.append(finding("P168", on_device.height))
     findings.append(finding("P123", 1))
-    writer = "PyTorch" if source.format == "pytorch-et" else "Chakra"
+    writer = source.facts.get("writer") or ("PyTorch" if source.format == "pytorch-et" else "Chakra")
     facts = {
         "format": "chakra",
         "product_version": writer,
