@@ -9,6 +9,7 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
+from turnbuckle.projection.elsewhere.priors import COHERENT
 from turnbuckle.projection.model import Port
 from turnbuckle.projection.order import Prepared, timeline_of
 from turnbuckle.projection.projection import SOURCE_GPU, Projection
@@ -56,8 +57,6 @@ def trusted_timeline(ready: Prepared, otherwise: str = "") -> TimelineReplay:
     return timeline_of(ready)
 
 
-#: Couplings over which a GPU works on any memory of the host, as it does on its own.
-COHERENT: Final = ("apu", "c2c")
 #: Couplings by a link between the memories of CPU and GPU.
 LINKS: Final = ("c2c", "nvlink", "xgmi", "pcie")
 

@@ -37,7 +37,7 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.kernels import given_longer, kernel_rate, kernels_longer
-from turnbuckle.projection.elsewhere.priors import Elsewhere, other_host
+from turnbuckle.projection.elsewhere.priors import Elsewhere, other_host, restaged
 
 Anchor = Literal["ratio", "difference", "absolute"]
 #: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
@@ -311,7 +311,7 @@ def _copy_charge(direction: HostWay, port: Port = "") -> Charge:
         if machine is not source and port == "zero-copy" and not machine.copies_vanish:
             across = link_bandwidth(machine, direction, source)
             return None if across is None else loggp_seconds(p.size_bytes[mask], 0.0, across)
-        if machine is not source and (bandwidth := _ported_bandwidth(machine, port)) is not None:
+        if machine is not source and (bandwidth := ported_bandwidth(machine, port)) is not None:
             name = link_parameter(direction, "latency")
             latency = source.value(name) if machine.value(name) is None else machine.value(name)
             staged = machine.value("package.staging_threshold") if port == "as-is" else None
@@ -324,7 +324,7 @@ def _copy_charge(direction: HostWay, port: Port = "") -> Charge:
     return _link_charge(kind, covers, seconds, direction)
 
 
-def _ported_bandwidth(machine: Priced, port: Port) -> Float | float | None:
+def ported_bandwidth(machine: Priced, port: Port) -> Float | float | None:
     """Return the rate of copies as the program is ported to one memory [B/s]; None where they are dropped or cross a link as recorded."""
     if port == "managed":
         return machine.value("package.managed_bandwidth")
@@ -350,7 +350,8 @@ def _migration_charge(direction: HostWay) -> Charge:
 def _class_seconds(size: Float, memory: Text, direction: HostWay, machine: Priced, source: Priced) -> Float | None:
     """Price copies by LogGP per memory class: the link's line, plus what the class cost beyond its link on the source [s].
 
-    On another host, pageable memory is staged at the rate recorded, and never faster than the link there.
+    On another host, pageable memory is staged at the rate recorded, and never faster than the link there; over a coherent link it crosses
+    as pinned memory does.
     """
     source_bandwidth, target_bandwidth = link_bandwidth(source, direction, source), link_bandwidth(machine, direction, source)
     source_latency, target_latency = source.value(link_parameter(direction, "latency")), machine.value(link_parameter(direction, "latency"))
@@ -394,10 +395,10 @@ def _byte_seconds(
     """
     source, target = (np.asarray(1.0 / bandwidth) for bandwidth in bandwidths)
     of_class = source if observed is None else np.asarray(1.0 / observed)
-    if isinstance(machine, Elsewhere) and other_host(machine.pair):
-        if memory == "pageable":
+    if isinstance(machine, Elsewhere):
+        if memory == "pageable" and restaged(machine.pair):
             return machine.staged(size, None if observed is None else of_class, target, direction)
-        if memory == "migration":
+        if memory == "migration" and other_host(machine.pair):
             return machine.migrated(of_class, source, target)
     return on_other_link(of_class, source, target)
 

@@ -85,7 +85,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         plain_sums=plain_sums(durations),
         measured_plain_sums=plain_sums(durations, recorded=True),
         envelope=(float(result.lower), float(result.upper)),
-        coupling=coupling_change(pair, target),
+        coupling=coupling_change(pair, target, model.port),
         alpha=_kernel_ratio(durations, pair, model),
         host=None if longer is None else float(longer),
         order={} if ready.trust is None else ready.trust.as_dict(),

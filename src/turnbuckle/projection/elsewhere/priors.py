@@ -4,7 +4,8 @@ A number of another machine of which nothing is known is drawn from how far such
 measured.  None of the facts is a validation case, and no constant is fitted to one.
 
     share of the link        a node reaches at most `LINK_FASTEST` of what its data sheet leaves, less by a half-normal logarithm
-    staging by the host      pageable copies run at a rate of the host's, that of A where A shows one, never faster than the link
+    staging by the host      pageable copies run at a rate of the host's, that of A where A shows one, never faster than the link;
+                             nobody stages them over a coherent link, where they run as pinned ones do, less a half-normal logarithm
     fixed part of a copy     log-normal around that of A
     host of the other node   `turnbuckle.projection.elsewhere.hosts`
     launches                 log-normal around those of A, where the machine does not say them
@@ -52,6 +53,12 @@ DEVICE_SHARE: Final = 0.17
 #: (Khetawat et al., Table I).
 STAGED_RATE: Final = 8.0e9
 STAGED_SPREAD: Final = 0.64
+#: Couplings over which a GPU works on any memory of the host, as it does on its own.
+COHERENT: Final = ("apu", "c2c")
+#: Pageable copies over a coherent link against pinned ones (log-sd of the half-normal by which they take longer): root mean square over
+#: 93.0 of 97.4 GiB/s to the device (GH200, 1 GiB: vortex-data/vortex pull request 7815), 406.9 of 406.9 GB/s to it and 296.8 of 296.8
+#: from it (GH200, 8 GiB: ntua-el20062/grace-hopper-benchmark, commit 505e82c).
+COHERENT_SHARE: Final = 0.027
 #: Fixed part of a small copy between two machines (log-sd): root of 2 times 0.41, that of eight machines (Siefert 2023, 128 B).
 COPY_LATENCY_SD: Final = 0.58
 #: Launches between two machines (log-sd): root of 2 times 0.47, that of the launch call on eight machines (Siefert 2023, empty kernel).
@@ -66,6 +73,8 @@ HOST_ALLOCATED: Final = 0.134
 #: Devices of one node that can copy at once: the catalogue's nodes have at most eight GPUs.
 MOST_SHARERS: Final = 8
 
+#: The share of a link that copies of pageable memory reach.
+PAGEABLE: Final[ParameterName] = "link.pageable.efficiency"
 #: Names among the drivers.
 LINK: Final = "share of the link that the other node reaches"
 PEER: Final = "share of the link between the other node's devices"
@@ -187,6 +196,27 @@ def unstated(pair: Pair, name: ParameterName) -> bool:
     return other_host(pair) and pair.target.value(name) is None
 
 
+def coherent(machine: Machine, source: Machine) -> bool:
+    """Return whether CPU and GPU share memory over the machine's link; one that leaves the link as it is has the source's."""
+    kept = not _PROTOCOL.get(machine.coupling, machine.coupling)
+    return (source if kept else machine).coupling in COHERENT
+
+
+def stated_here(machine: Machine, name: ParameterName) -> bool:
+    """Return whether a machine's own file states a number, and not only the machine that it changes."""
+    return any(change.parameter == name for change in machine.changes) if machine.changes else machine.value(name) is not None
+
+
+def restaged(pair: Pair) -> bool:
+    """Return whether what the source's copies of pageable memory cost beyond its link says nothing of the target.
+
+    Its host is another, only one of the two links is coherent, or the target's file states what such copies reach.
+    """
+    if coherent(pair.target, pair.source) != coherent(pair.source, pair.source):
+        return True
+    return other_host(pair) or bool(pair.target.changes and stated_here(pair.target, PAGEABLE))
+
+
 #: Parameters that the time of kernels depends on.
 _FLOPS: Final[tuple[ParameterName, ...]] = ("gpu.fp64", "gpu.fp64_matrix", "gpu.fp32")
 GPU_RATES: Final[tuple[ParameterName, ...]] = (*_FLOPS, "gpu.memory_bandwidth", "gpu.multiprocessors", "gpu.clock")
@@ -251,7 +281,9 @@ class Elsewhere:
         return np.asarray(best / slower)
 
     def staged(self, size: Float, observed: Float | float | None, link: Float | float, direction: LinkWay) -> Float:
-        """Return what a byte of pageable memory costs [s/B]: the host stages at a rate of its own, never faster than the link.
+        """Return what a byte of pageable memory costs [s/B] where the source does not show it (`restaged`).
+
+        The host stages at a rate of its own, never faster than the link; over a coherent link nobody stages.
 
         Parameters
         ----------
@@ -260,10 +292,13 @@ class Elsewhere:
         link : what a byte costs on the target's link [s/B].
         direction : direction of that link.
         """
-        share, nominal = self.machine.value("link.pageable.efficiency"), self.pair.target.value(link_parameter(direction, "bandwidth"))
+        share = self.machine.value(PAGEABLE) if stated_here(self.pair.target, PAGEABLE) else None
+        nominal = self.pair.target.value(link_parameter(direction, "bandwidth"))
         if share is not None and nominal is not None:
             return np.asarray(np.maximum(link, 1.0 / (share * nominal)) + 0.0 * size)
-        if observed is not None:
+        if coherent(self.pair.target, self.pair.source):
+            return np.asarray(link * half_normal(self.draws.of(STAGED), COHERENT_SHARE) + 0.0 * size)
+        if observed is not None and not coherent(self.pair.source, self.pair.source):
             return np.asarray(np.maximum(link, observed * self._longer(STAGED, of_pair(STAGED_SPREAD))) + 0.0 * size)
         staged = np.maximum(link, self._longer(STAGED, STAGED_SPREAD) / STAGED_RATE)
         part = np.where(size < PAGEABLE_THRESHOLD, below(self.draws.of(STAGED_BELOW)), 1.0)
@@ -301,7 +336,7 @@ def zero_copy_longer(pair: Pair, port: str, draws: Draws) -> Float | None:
 
 def elsewhere(pair: Pair, target: Priced, source: Priced, draws: Draws, sharers: int = 1) -> Priced:
     """Return the target with what no file says of it; the target itself where nothing is left open."""
-    open_ends = other_host(pair) or other_gpu(pair) or any(unstated(pair, link_parameter(direction, "latency")) for direction in HOST_WAYS)
+    open_ends = restaged(pair) or other_gpu(pair) or any(unstated(pair, link_parameter(direction, "latency")) for direction in HOST_WAYS)
     return Elsewhere(target, source, pair, draws, sharers) if open_ends else target
 
 
