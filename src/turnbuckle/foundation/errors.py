@@ -137,6 +137,7 @@ _CLASSES: Final[dict[str, type[TurnbuckleError]]] = {
     "A5": UsageError,
     "A1": CannotAnswer,
     "A395": CannotAnswer,
+    "A531": CannotAnswer,
     "A2": CannotAnswer,
     "A201": GateFailed,
     "A202": GateFailed,

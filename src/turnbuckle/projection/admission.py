@@ -12,7 +12,7 @@ from turnbuckle.profile.summary.coverage import time_with_call
 from turnbuckle.projection.elsewhere.priors import COHERENT
 from turnbuckle.projection.model import Port
 from turnbuckle.projection.order import Prepared, timeline_of
-from turnbuckle.projection.projection import SOURCE_GPU, Projection
+from turnbuckle.projection.projection import PAGES, SOURCE_GPU, Projection
 from turnbuckle.replay.timeline import TimelineReplay
 from turnbuckle.trace.recorders import with_calls
 
@@ -41,10 +41,17 @@ DEFAULT_OF_ONE_MEMORY: Final = ("mapped-memory", "cdi-rack-link", "cdi-row-link"
 
 
 def require_numbers(projection: Projection) -> None:
-    """Refuse a projection that has no numbers, because what decides it is not stated (A395)."""
-    if projection.unknown:
-        fix = "name the machine it ran on, as with --source" if projection.unknown == SOURCE_GPU else None
-        raise error_of("A395", fix=fix, unknown=projection.unknown, name=projection.target)
+    """Refuse a projection that has no numbers, because what decides it is not stated (A395, A531)."""
+    require_known(projection.unknown, projection.target)
+
+
+def require_known(unknown: str, target: str) -> None:
+    """Refuse an answer for a target that hangs on what nothing states (A395, A531); `unknown` is empty where nothing does."""
+    if unknown == PAGES:
+        raise error_of("A531", where=target)
+    if unknown:
+        fix = "name the machine it ran on, as with --source" if unknown == SOURCE_GPU else None
+        raise error_of("A395", fix=fix, unknown=unknown, name=target)
 
 
 def trusted_timeline(ready: Prepared, otherwise: str = "") -> TimelineReplay:

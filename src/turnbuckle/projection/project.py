@@ -93,7 +93,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         kernel_window_seconds=windows[0],
         measured_kernel_window_seconds=windows[1],
     )
-    unknown = hole(ready.run, profile.seconds, pair, model)
+    unknown = hole(profile, ready.run, pair, model)
     return projection.unanswered(unknown) if unknown else projection
 
 

@@ -27,6 +27,10 @@ BOTH: Final = (
 )
 #: What decides every answer with another GPU where nothing tells which one the recording is of.
 SOURCE_GPU: Final = "the GPU of the recording"
+#: What decides every answer of a program with managed memory whose calls a layer forwards: pages move by faults, not by calls.
+PAGES: Final = "paging through a remoting layer"
+#: The finding of each of these; of any other number that decides it is A394.
+_FINDINGS: Final = {SOURCE_GPU: "M114", PAGES: "A530"}
 #: Change that two runs of one configuration show.  Table IV of Shorts and Grant falls by 0.5 % (1.014 to 1.009) where it should rise.
 NOISE: Final = 0.005
 
@@ -231,7 +235,7 @@ class Projection(Declared):
             kernels=None,
             sample=None,
             kernel_window_seconds=None,
-            findings=merge([*self.findings, finding("M114" if unknown == SOURCE_GPU else "A394", 1, unknown)]),
+            findings=merge([*self.findings, finding(_FINDINGS.get(unknown, "A394"), 1, unknown)]),
         )
 
     def drawn(self, draws: int) -> Projection:
