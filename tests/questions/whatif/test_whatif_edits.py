@@ -335,14 +335,14 @@ def test_pages_that_are_moved_ahead_stop_no_kernel() -> None:
 
 
 def test_pages_that_both_sides_use_stay_in_one_place() -> None:
-    """All but the first kernel are spared their pages, whose bytes cross the link instead."""
+    """All but the first kernel are spared their pages, whose bytes cross the link instead; no page leaves behind the last."""
     run = paged(3, back=True)
     link = run.source.value("link.h2d.bandwidth")
     share = run.source.value("link.h2d.efficiency")
     assert link and share
     least, most = ends(of_run(run, draws=0), "advise")
     assert least == pytest.approx(run.seconds * 1e6, abs=0.01)
-    assert run.seconds * 1e6 - most == pytest.approx(2 * (100 - 4 * 65536 / (link * share) * 1e6), abs=0.1)
+    assert run.seconds * 1e6 - most == pytest.approx(2 * (100 - 4 * 65536 / (link * share) * 1e6) + 19, abs=0.1)
     together = of_run(run, apply=["prefetch pages", "advise"], draws=0).together
     assert together is not None and together.savings[0].most_seconds <= most * 1e-6 + 1e-9
 
