@@ -34,7 +34,11 @@ def observed(machine: Machine, rate: float) -> Machine:
 
 
 def copies(memory: str, way: HostWay) -> Pieces:
-    """Make a copy of each size."""
+    """Make a copy of each size, or a migration."""
+    if memory == "migration":
+        made = copies("unknown", way)
+        kind, direction = (np.full(len(SIZES), word, dtype=object) for word in ("migration", f"migration_{way}"))
+        return replace(made, kind=kind, direction=direction)
     count, none = np.ones(len(SIZES)), np.full(len(SIZES), "", dtype=object)
     kind, category, direction, kept = (np.full(len(SIZES), word, dtype=object) for word in (f"copy_{way}", "copy", way, memory))
     untold = np.full(len(SIZES), None, dtype=object)
@@ -45,7 +49,7 @@ def seconds(memory: str, way: HostWay, source: Machine, target: Machine, draws: 
     """Return what copies take on a target [s], from their first byte to their last."""
     pair = Pair(source, target)
     priced = elsewhere(pair, pair.target, source, draws or Draws())
-    charge = next(c for c in MODEL.charges if c.name == f"copy_{way}")
+    charge = next(c for c in MODEL.charges if c.name == f"{'migration' if memory == 'migration' else 'copy'}_{way}")
     took = charge.seconds(copies(memory, way), priced, source)
     assert took is not None
     return took
@@ -93,3 +97,19 @@ def test_the_same_kind_of_link_keeps_what_was_recorded() -> None:
     for base, target in (("a100-sxm4-80", "pcie5-x16"), ("gh200", "nvlink-c2c"), ("gh200", "cdi-row-api")):
         source = observed(load(base), 5.0)
         assert "fitted to the recording" in copy_basis("h2d", "pageable", Pair(source, load(target)))
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("way", HOST_WAYS)
+def test_pages_move_at_the_rate_of_the_link_that_states_one(way: HostWay, rate: float) -> None:
+    """GH200 and its link alone have one rate, whatever the recording shows; a link that states none keeps what faults cost."""
+    slow = Parameter(rate * 1e9, 0.0, "B/s", "measured", "made by hand")
+    shown: dict[ParameterName, Parameter] = {observed_parameter(way, "migration", "bandwidth"): slow}
+    source = observed(load("a100-sxm4-80"), rate).with_parameters(shown)
+    stated = load("gh200").value("package.managed_bandwidth")
+    assert stated
+    for target in ("gh200", "nvlink-c2c"):
+        assert seconds("migration", way, source, load(target))[-1] == pytest.approx(SIZES[-1] / stated, rel=1e-3)
+        assert "states" in copy_basis(f"migration_{way}", "unknown", Pair(source, load(target)))
+    kept = seconds("migration", way, source, load("pcie5-x16"))[-1]
+    assert SIZES[-1] / (rate * 1e9) * 0.5 < kept < SIZES[-1] / (rate * 1e9)

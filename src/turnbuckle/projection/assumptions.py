@@ -17,7 +17,18 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
 from turnbuckle.projection.elsewhere.hosts import HOST_SPEED, INSTRUCTIONS, host_longer
 from turnbuckle.projection.elsewhere.kernels import kernel_rate
-from turnbuckle.projection.elsewhere.priors import PAGEABLE, Draws, coherent, other_gpu, other_host, restaged, stated_here, zero_copy_longer
+from turnbuckle.projection.elsewhere.priors import (
+    MANAGED,
+    PAGEABLE,
+    Draws,
+    coherent,
+    other_gpu,
+    other_host,
+    repaged,
+    restaged,
+    stated_here,
+    zero_copy_longer,
+)
 from turnbuckle.projection.model import Model, Port, Priced, link_bandwidth, ported_bandwidth
 from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.projection import Projection
@@ -203,11 +214,13 @@ def copy_basis(direction: str, memory: str, pair: Pair, port: Port = "") -> str:
         return "kept as recorded: the target states no bandwidth of this link"
     if memory == "pageable" and restaged(pair):
         return _staging_basis(link_way, pair)
+    if direction.startswith("migration") and repaged(pair):
+        return "pages moved " + (
+            "at the rate that the machine file states" if stated_here(target, MANAGED) else "as recorded, on the target's link"
+        )
     if not other_host(pair):
         network = ", and across the network" if target.value("remoting.round_trip") is not None else ""
         return "line fitted to the recording, on the target's link" + network
-    if direction.startswith("migration"):
-        return "pages moved as recorded, on the target's link"
     if target.value(link_parameter(link_way, "efficiency")) is not None:
         return "line fitted to the recording, at the share of the link that the machine file states"
     packets = behind(target.coupling, bandwidth)

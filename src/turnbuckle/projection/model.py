@@ -37,7 +37,7 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.kernels import given_longer, kernel_rate, kernels_longer
-from turnbuckle.projection.elsewhere.priors import Elsewhere, other_host, restaged
+from turnbuckle.projection.elsewhere.priors import Elsewhere, repaged, restaged
 
 Anchor = Literal["ratio", "difference", "absolute"]
 #: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
@@ -398,7 +398,7 @@ def _byte_seconds(
     if isinstance(machine, Elsewhere):
         if memory == "pageable" and restaged(machine.pair):
             return machine.staged(size, None if observed is None else of_class, target, direction)
-        if memory == "migration" and other_host(machine.pair):
+        if memory == "migration" and repaged(machine.pair):
             return machine.migrated(of_class, source, target)
     return on_other_link(of_class, source, target)
 

@@ -75,6 +75,8 @@ MOST_SHARERS: Final = 8
 
 #: The share of a link that copies of pageable memory reach.
 PAGEABLE: Final[ParameterName] = "link.pageable.efficiency"
+#: The rate at which pages of managed memory move [B/s].
+MANAGED: Final[ParameterName] = "package.managed_bandwidth"
 #: Names among the drivers.
 LINK: Final = "share of the link that the other node reaches"
 PEER: Final = "share of the link between the other node's devices"
@@ -217,6 +219,12 @@ def restaged(pair: Pair) -> bool:
     return other_host(pair) or bool(pair.target.changes and stated_here(pair.target, PAGEABLE))
 
 
+def repaged(pair: Pair) -> bool:
+    """Return whether the target moves pages at a rate of its own: its host is another, or states one for a link of another kind."""
+    other_kind = coherent(pair.target, pair.source) != coherent(pair.source, pair.source)
+    return other_host(pair) or (other_kind and stated_here(pair.target, MANAGED))
+
+
 #: Parameters that the time of kernels depends on.
 _FLOPS: Final[tuple[ParameterName, ...]] = ("gpu.fp64", "gpu.fp64_matrix", "gpu.fp32")
 GPU_RATES: Final[tuple[ParameterName, ...]] = (*_FLOPS, "gpu.memory_bandwidth", "gpu.multiprocessors", "gpu.clock")
@@ -305,7 +313,13 @@ class Elsewhere:
         return np.asarray(link + part * (staged - link))
 
     def migrated(self, observed: Float | float, source: Float | float, link: Float | float) -> Float:
-        """Return what a byte of unified memory costs [s/B]; what it costs beyond the link is the host's work, as staging is."""
+        """Return what a byte of unified memory costs [s/B]: at the rate that the target's file states.
+
+        Else what it costs beyond the link is the host's work, as staging is.
+        """
+        rate = self.machine.value(MANAGED) if stated_here(self.pair.target, MANAGED) else None
+        if rate is not None:
+            return np.asarray(np.maximum(link, 1.0 / rate))
         return np.asarray(np.maximum(link, on_other_link(observed, source, link) * self._longer(STAGED, of_pair(STAGED_SPREAD))))
 
     def inside(self, measured: bool) -> tuple[Float, Float]:
