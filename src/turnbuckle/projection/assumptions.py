@@ -19,6 +19,7 @@ from turnbuckle.projection.elsewhere.hosts import HOST_SPEED, INSTRUCTIONS, host
 from turnbuckle.projection.elsewhere.kernels import kernel_rate
 from turnbuckle.projection.elsewhere.priors import (
     MANAGED,
+    MOST_UNRECORDED,
     PAGEABLE,
     Draws,
     coherent,
@@ -27,6 +28,7 @@ from turnbuckle.projection.elsewhere.priors import (
     repaged,
     restaged,
     stated_here,
+    unforwarded,
     zero_copy_longer,
 )
 from turnbuckle.projection.model import Model, Port, Priced, link_bandwidth, ported_bandwidth
@@ -118,6 +120,9 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
         out.append(finding("A370", len(ready.nic_bound), words))
     if limited := _read_limited(pair, priced):
         out.append(finding("A306", 1, limited))
+    if unforwarded(pair):
+        assumed = f"from none to {MOST_UNRECORDED:g} for each launch of a framework" if ready.work == "framework" else "taken for none"
+        out.append(finding("A532", 1, assumed))
     held = pair.target.value("gpu.memory_size")
     if held is not None and (peak := peak_memory_bytes(profile)) > held:
         out.append(finding("A307", 1, f"{peak / 1e9:.1f} of {held / 1e9:.1f} GB"))

@@ -37,7 +37,7 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.kernels import given_longer, kernel_rate, kernels_longer
-from turnbuckle.projection.elsewhere.priors import Elsewhere, repaged, restaged
+from turnbuckle.projection.elsewhere.priors import UNRECORDED, Elsewhere, repaged, restaged
 
 Anchor = Literal["ratio", "difference", "absolute"]
 #: How activities add up; auto is the timeline where the recorded order can be trusted, else the sum.
@@ -178,7 +178,7 @@ def nething(
         priced += [
             Charge("kernel", lambda p: p.kind == "kernel", _kernel_seconds(alpha, kernels), "ratio", _RATES.get(str(alpha), ())),
             Charge("copies inside a device", lambda p: p.kind == "copy_d2d", _inside_seconds, "ratio", (memory,)),
-            Charge("memset", lambda p: p.kind == "memset", _per_rate(memory), "ratio", (memory,)),
+            Charge("memset", lambda p: p.kind == "memset", _parameter(memory, -1), "ratio", (memory,)),
         ]
     return Model(
         "nething",
@@ -435,10 +435,10 @@ def _p2p_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
     return np.asarray(np.where(p.memory[mask] == UNSIZED, 1.0, each))
 
 
-def _parameter(name: ParameterName) -> Callable[[Pieces, Priced, Priced], Float | None]:
+def _parameter(name: ParameterName, power: int = 1) -> Callable[[Pieces, Priced, Priced], Float | None]:
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
         value = machine.value(name)
-        return None if value is None else np.asarray(value, dtype=np.float64)
+        return None if value is None else np.asarray(value, dtype=np.float64) ** power
 
     return seconds
 
@@ -497,6 +497,11 @@ def _remoting_charges() -> list[Charge]:
 
         return Charge(f"remoting: data of {word}", covers, seconds, "difference", only="remoting.round_trip")
 
+    def unrecorded(p: Pieces, machine: Priced, source: Priced) -> Float:
+        calls, trip = machine.value(UNRECORDED), machine.value("remoting.round_trip")
+        waits = np.zeros(()) if trip is None else remoting.call_seconds(remoting.WAITS, trip, _or_zero(machine.value("remoting.command")))
+        return np.asarray(_or_zero(calls) * waits)
+
     def starting(word: str) -> Callable[[Pieces], Bool]:
         # in the sum, a launch behind other work starts no later, and a copy stands for its call
         return lambda p: p.idle_device & (p.kind == "launch") if word == "launch" else remoting.WORK[word](p)
@@ -506,6 +511,7 @@ def _remoting_charges() -> list[Charge]:
 
     return [
         *(charge(remoting.call_seconds, word, plain(word)) for word in remoting.CALLS),
+        Charge("remoting: calls not recorded", remoting.launches, unrecorded, "difference", only="remoting.round_trip"),
         charge(remoting.return_seconds, "wait", remoting.nothing, "return", remoting.CALLS["wait"]),
         charge(remoting.news_seconds, "wait", remoting.blocking_copies, "return"),
         *(charge(remoting.start_seconds, word, starting(word), "delivery", remoting.CALLS[word]) for word in remoting.WORK),
@@ -538,13 +544,5 @@ def _kernel_seconds(alpha: float | str, given: KernelTable | None = None) -> Cal
             rate = kernel_rate(machine, alpha)
             return None if rate is None else np.asarray(1.0 / rate)
         return np.asarray(1.0 if machine is source else 1.0 / alpha)
-
-    return seconds
-
-
-def _per_rate(name: ParameterName) -> Callable[[Pieces, Priced, Priced], Float | None]:
-    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
-        value = machine.value(name)
-        return None if value is None else np.asarray(1.0 / value)
 
     return seconds

@@ -143,4 +143,4 @@ _LAUNCHES: Final[tuple[ParameterName, ...]] = ("launch.latency", "launch.call")
 
 def stated(ready: Prepared, pair: Pair) -> Priced:
     """Return the target as the answer takes it: what its file says, and the middle of what no file says."""
-    return elsewhere(pair, pair.target, pair.source, Draws(), ready.sharers)
+    return elsewhere(pair, pair.target, pair.source, Draws(), ready.sharers, ready.work == "framework")

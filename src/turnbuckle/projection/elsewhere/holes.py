@@ -22,7 +22,7 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.elsewhere.kernels import PEAKS, basis_of, kernel_rate, scales
-from turnbuckle.projection.elsewhere.priors import GPU_RATES, other_gpu
+from turnbuckle.projection.elsewhere.priors import GPU_RATES, forwards, other_gpu
 from turnbuckle.projection.projection import PAGES, SOURCE_GPU
 
 if TYPE_CHECKING:
@@ -95,12 +95,6 @@ def hole(profile: Profile, run: Pieces, pair: Pair, model: Model) -> str:
     if every <= NEGLIGIBLE:
         return ""
     return " and ".join(_of_machines(each for each in missing if each.effect > NEGLIGIBLE * every))
-
-
-def forwards(pair: Pair) -> bool:
-    """Return whether a layer forwards the program's calls to the target, and none did in the recording."""
-    trips = [machine.value("remoting.round_trip") for machine in (pair.source, pair.target)]
-    return trips[0] is None and trips[1] is not None
 
 
 def managed(profile: Profile) -> bool:

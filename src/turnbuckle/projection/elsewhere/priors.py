@@ -73,6 +73,11 @@ HOST_ALLOCATED: Final = 0.134
 #: Devices of one node that can copy at once: the catalogue's nodes have at most eight GPUs.
 MOST_SHARERS: Final = 8
 
+#: Most calls of a framework for each launch that no profiler records and that wait where a layer forwards them: the last error after
+#: each launch, and the current device before it (lupinemachines/lupine, pull requests 870 and 743).
+MOST_UNRECORDED: Final = 2.0
+#: Such calls for each launch.
+UNRECORDED: Final[ParameterName] = "remoting.calls_unrecorded"
 #: The share of a link that copies of pageable memory reach.
 PAGEABLE: Final[ParameterName] = "link.pageable.efficiency"
 #: The rate at which pages of managed memory move [B/s].
@@ -87,6 +92,7 @@ LATENCY: Final = "fixed part of a copy on the target"
 LAUNCHES: Final = "launches on the target"
 NOTES: Final = "what the profiler's notes of the host took"
 SHARING: Final = "copies of other ranks on the same link"
+FORWARDED: Final = "calls that no profiler records and the layer forwards"
 ZERO_COPY: Final = "kernels on memory that the host allocated"
 
 #: How a vendor is told: names of devices as profilers and people write them.
@@ -242,6 +248,7 @@ class Elsewhere:
     pair : the same as stated.
     draws : of the unknowns.
     sharers : devices or ranks that copied at once in the recording.
+    framework : whether a framework makes the calls, and so more than a profiler records.
     """
 
     machine: Priced
@@ -249,6 +256,7 @@ class Elsewhere:
     pair: Pair
     draws: Draws
     sharers: int = 1
+    framework: bool = False
 
     @property
     def copies_vanish(self) -> bool:
@@ -257,6 +265,9 @@ class Elsewhere:
 
     def value(self, name: ParameterName) -> Float | float | None:
         """Return a parameter in SI units; draws have shape (draws, 1)."""
+        if name == UNRECORDED and self.framework and unforwarded(self.pair):
+            drawn = self.draws.share(FORWARDED)
+            return MOST_UNRECORDED * (drawn[:, None] if self.draws.draws else drawn[0])
         if (direction := _OF_LINK.get(name)) is None:
             return self.machine.value(name)
         if name.endswith("latency"):
@@ -348,10 +359,22 @@ def zero_copy_longer(pair: Pair, port: str, draws: Draws) -> Float | None:
     return half_normal(draws.of(ZERO_COPY), HOST_ALLOCATED)
 
 
-def elsewhere(pair: Pair, target: Priced, source: Priced, draws: Draws, sharers: int = 1) -> Priced:
+def forwards(pair: Pair) -> bool:
+    """Return whether a layer forwards the program's calls to the target, and none did in the recording."""
+    trips = [machine.value("remoting.round_trip") for machine in (pair.source, pair.target)]
+    return trips[0] is None and trips[1] is not None
+
+
+def unforwarded(pair: Pair) -> bool:
+    """Return whether nothing states how many calls a layer forwards that no profiler records."""
+    return forwards(pair) and pair.target.value(UNRECORDED) is None
+
+
+def elsewhere(pair: Pair, target: Priced, source: Priced, draws: Draws, sharers: int = 1, framework: bool = False) -> Priced:
     """Return the target with what no file says of it; the target itself where nothing is left open."""
-    open_ends = restaged(pair) or other_gpu(pair) or any(unstated(pair, link_parameter(direction, "latency")) for direction in HOST_WAYS)
-    return Elsewhere(target, source, pair, draws, sharers) if open_ends else target
+    open_ends = framework and unforwarded(pair)
+    open_ends |= restaged(pair) or other_gpu(pair) or any(unstated(pair, link_parameter(direction, "latency")) for direction in HOST_WAYS)
+    return Elsewhere(target, source, pair, draws, sharers, framework) if open_ends else target
 
 
 def vendor(machine: Machine) -> str:
