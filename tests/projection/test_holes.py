@@ -10,21 +10,28 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rows import on_device
+from frames import frame
+from refusals import refused
+from rows import Row, allocation, call, copy, on_device
 from strategies import trace_of
 
 import turnbuckle as tb
 from turnbuckle.cli.run import run as command_line
 from turnbuckle.foundation.fields import json_text
-from turnbuckle.machine import Machine, load
-from turnbuckle.machine.catalog import folder
+from turnbuckle.foundation.schema import words
+from turnbuckle.machine import Machine, Pair, load
+from turnbuckle.machine.catalog import all_machines, folder
+from turnbuckle.page.html import page
 from turnbuckle.profile.kernels import kind_by_name
 from turnbuckle.profile.profile import Profile, build
+from turnbuckle.projection.admission import require_numbers
 from turnbuckle.projection.elsewhere.holes import NEGLIGIBLE
 from turnbuckle.projection.elsewhere.kernels import PEAKS
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.projection import PAGES, Projection
+from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import project_many
+from turnbuckle.questions.distance.distance import Distance
 from turnbuckle.questions.suite.answer import Suite
 from turnbuckle.questions.suite.page import page as suite_page
 from turnbuckle.questions.suite.question import of_files
@@ -197,3 +204,59 @@ def test_no_verb_makes_a_number_of_a_hole(
     text = printed.out + printed.err + "".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html"))
     assert "FP64 of holed" in text
     assert not re.search(r"\bnan(\b|%|×)(?!\()", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)), name
+
+
+# --- managed memory -----------------------------------------------------------------------------------------------------
+
+#: What a recording may show of managed memory: a page that moved, a fault, a copy from it, its allocation; or a call of these names.
+SHOWN: dict[str, dict[str, list[Row]]] = {
+    "migration": {"copies": [copy(100, 200, 6, 65536, memory=0)]},
+    "fault": {"page_faults": [{"start_ns": 100, "end_ns": 200, "process": 1, "device": 0, "count": 1}]},
+    "copy": {"copies": [copy(100, 200, 1, 65536, memory=words("memories").index("managed"))]},
+    "allocation": {"allocations": [allocation(50, 1, 4096, 1, memory=words("memories").index("managed"))]},
+}
+CALLS = ("cudaMallocManaged", "hipMallocManaged", "cuMemAllocManaged")
+PLAIN: dict[str, list[Row]] = {"api": [call(250, 260, 7)], "kernels": [on_device(300, 400, 7)]}
+
+
+def recorded(shown: dict[str, list[Row]], *names: str) -> Profile:
+    """A kernel and its launch, and what shows managed memory; `names` are further calls."""
+    trace = trace_of({name: [*shown.get(name, []), *PLAIN.get(name, [])] for name in {*shown, *PLAIN}})
+    calls = [{**call(10 + n, 11 + n), "name": len(trace.names) + n} for n in range(len(names))]
+    api = pl.concat([frame("api", calls), trace.api]) if calls else trace.api
+    return build(replace(trace, tables={**trace.tables, "api": api}, names=pl.concat([trace.names, pl.Series(names, dtype=pl.String)])))
+
+
+@pytest.mark.parametrize("target", [m.name for m in all_machines() if m.coupling == "remoting"])
+@pytest.mark.parametrize("shown", [*SHOWN, *CALLS])
+def test_no_layer_that_forwards_calls_has_an_answer_for_page_faults(shown: str, target: str) -> None:
+    """A fabric of that distance has; so has a program without managed memory, and so has the recorded machine."""
+    seen = recorded(SHOWN.get(shown, {}), *(name for name in CALLS if name == shown))
+    found = asked(seen, load(target))
+    assert found.unknown == PAGES == found.by_coupling.unknown and math.isnan(found.penalty)
+    assert "A530" in {f.code for f in found.findings} and "A394" not in {f.code for f in found.findings}
+    for answered in (asked(seen, load("cdi-row-link")), asked(recorded({}), load(target)), asked(seen, load("h100-sxm5"))):
+        assert not answered.unknown and answered.penalty > 0
+    refused("A189", require_numbers, found)
+
+
+def test_the_distance_of_a_layer_is_refused_where_pages_move() -> None:
+    far = load("cdi-row-api")
+    refused("A189", Distance.of, Run.of(recorded(SHOWN["migration"])), "remoting", layer=far)
+
+
+def remote(name: str, machine: Machine) -> Machine:
+    """Return a machine of its own behind the layer of another."""
+    return replace(machine, name=name, parameters=Pair(machine, load("cdi-row-api")).target.parameters)
+
+
+@pytest.mark.parametrize("on", [["cdi-row-api"], ["far"], ["cdi-row-link", "cdi-row-api", "far"]])
+def test_an_answer_without_any_number_is_shown_without_one(on: list[str]) -> None:
+    """A layer to another GPU leaves not even the coupling alone; the page and the tables say so and draw the rest."""
+    far = remote("far", load("h100-sxm5"))
+    answer = Run.of(recorded(SHOWN["migration"]), source="a100-pcie-80").project([far if name == "far" else name for name in on], draws=50)
+    assert all(p.by_coupling.unknown for p in answer.projections if p.target in ("far", "cdi-row-api"))
+    table = targets_table(verdicts(answer.projections))
+    for text in (str(table), page(answer, brief=True)):
+        assert not re.search(r"\bnan\b|\bnan×", text, re.IGNORECASE)
+    assert answer.coupling_faster().keys() <= {"cdi-row-link"}

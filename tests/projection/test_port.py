@@ -12,10 +12,12 @@ from turnbuckle.examples import sample
 from turnbuckle.foundation.arrays import Float, Text
 from turnbuckle.machine import Machine, load
 from turnbuckle.profile.pieces import Pieces
+from turnbuckle.projection.admission import ports
 from turnbuckle.projection.elsewhere.priors import ZERO_COPY
 from turnbuckle.projection.model import Port, nething
 from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Run
+from turnbuckle.show.target_table import coupling_words
 from turnbuckle.show.terminal.asked import model_of
 
 
@@ -67,6 +69,18 @@ def test_small_pageable_copies_are_staged_below_the_threshold_that_the_machine_s
     assert plain is not None and plain[0] == plain[2], "nothing is assumed of others"
 
 
+@pytest.mark.parametrize("target", ["mi300a", "gb10", "strix-halo", "2026-apu", "gh200", "mapped-memory"])
+def test_words_follow_the_port(run: Run, target: str) -> None:
+    """Copies are said to vanish where the answer has none, and else at which rate they move."""
+    for port in ports(load(target)):
+        answer = on(run, target, port)
+        assert answer.copies
+        vanish = answer.coupling["copies_vanish"]
+        assert vanish == ("copies vanish" in coupling_words(answer)) == (answer.copies.seconds == 0)
+        assert vanish or answer.coupling["h2d"]["target_bandwidth"] > 0
+        assert answer.alone is None or answer.alone.coupling == answer.coupling
+
+
 def test_pages_move_at_the_stated_rate(run: Run) -> None:
     rate = load("gh200").value("package.managed_bandwidth")
     managed, as_is = (on(run, "gh200", port) for port in ("managed", "as-is"))
@@ -89,4 +103,4 @@ def test_what_a_target_does_not_allow(run: Run) -> None:
     for target, port, word in (("h100-sxm5", "zero-copy", "one memory"), ("h100-sxm5", "managed", "managed memory")):
         assert word in refused("A149", on, run, target, port).what
     refused("A012", model_of, "flop", "additive", ["data=2"], port="as-is")
-    assert on(run, "self", "zero-copy").seconds == run.seconds, "the run itself is ported to nothing"
+    assert on(run, "self", "zero-copy").seconds == run.judged.seconds, "the run itself is ported to nothing"

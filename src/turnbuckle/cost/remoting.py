@@ -12,6 +12,7 @@ A layer of software sends commands; no link gets longer and no call sleeps.  The
     return    R / 2 after the end of the work that a call waits for
     data      n / B + n g on top of the copy at the GPU's host
 
+Calls that no profiler records (the last error after a launch, handles of libraries) wait too, `remoting.calls_unrecorded` for each launch.
 R is the round trip, B the bandwidth of a direction, c and g the software's time per command and per byte.  `sent` and `waits` are the
 asynchronous and synchronous calls of Wang et al., arXiv 2401.13354.  There an asynchronous call costs its start and its transfer, and a
 synchronous one a round trip more.  PoCL's remote driver treats an in-order queue as `serial`.  Valid for one program on an idle network and
@@ -111,6 +112,11 @@ WORK: Final[Mapping[str, Callable[[Pieces], Bool]]] = {
 def nothing(p: Pieces) -> Bool:
     """Return a mask that selects no piece."""
     return np.zeros(len(p), dtype=np.bool_)
+
+
+def launches(p: Pieces) -> Bool:
+    """Return the mask of calls that launch kernels."""
+    return np.asarray(p.call_class == "launch")
 
 
 def blocking_copies(p: Pieces) -> Bool:

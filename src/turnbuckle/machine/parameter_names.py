@@ -81,6 +81,7 @@ ParameterName: TypeAlias = Literal[
     "remoting.event",
     "remoting.allocation",
     "remoting.query",
+    "remoting.calls_unrecorded",
     "node.gpus",
     "nic.bandwidth",
     "nic.count",

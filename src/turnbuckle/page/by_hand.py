@@ -77,7 +77,11 @@ def by_hand_section(studies: Studies, verdicts: list[Verdict]) -> dict[str, Any]
         graph = {name: getattr(limits, name).tolist() for name in ("points", "seconds", "slopes")}
         graph["recorded"] = [recorded[part] for part in PARTS]
         words = _BOUNDED.format(edges=edges, points=len(limits.points))
-    shown = [{"name": v.name, "seconds": v.whole.by_coupling.seconds, "colour": paint(v.colour)} for v in verdicts if v.kind != "self"]
+    shown = [
+        {"name": v.name, "seconds": v.whole.by_coupling.seconds, "colour": paint(v.colour)}
+        for v in verdicts
+        if v.kind != "self" and not v.whole.by_coupling.unknown
+    ]
     parts = [{"words": _WORDS[p], "colour": paint(PART_COLOURS[p])} for p in PARTS]
     more = {"measured": studies.link.measured, "parts": parts, "targets": shown, "way": way(WALKED)}
     return {"graph": (graph or {}) | more, "words": words, "levers": sliders, "about": _ABOUT}
@@ -118,7 +122,7 @@ def premium_section(verdicts: list[Verdict]) -> dict[str, Any]:
     rows = []
     for v in verdicts:
         p = v.whole.by_coupling
-        if p.coupling["target"] not in _FABRICS or v.kind == "self":
+        if p.unknown or p.coupling["target"] not in _FABRICS or v.kind == "self":
             continue
         ends = [end / p.measured_seconds for end in p.ends] if p.measured_seconds else [1.0, 1.0]
         penalties = (p.penalty, *ends)

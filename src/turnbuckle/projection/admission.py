@@ -9,7 +9,8 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
-from turnbuckle.projection.elsewhere.holes import SOURCE_GPU
+from turnbuckle.projection.elsewhere.holes import PAGES, SOURCE_GPU
+from turnbuckle.projection.elsewhere.priors import COHERENT
 from turnbuckle.projection.model import Port
 from turnbuckle.projection.order import Prepared, timeline_of
 from turnbuckle.projection.projection import Projection
@@ -41,10 +42,17 @@ DEFAULT_OF_ONE_MEMORY: Final = ("mapped-memory", "cdi-rack-link", "cdi-row-link"
 
 
 def require_numbers(projection: Projection) -> None:
-    """Refuse a projection that has no numbers, because what decides it is not stated (A190)."""
-    if projection.unknown:
-        fix = "name the machine it ran on, as with --source" if projection.unknown == SOURCE_GPU else None
-        raise error_of("A190", fix=fix, unknown=projection.unknown, name=projection.target)
+    """Refuse a projection that has no numbers, because what decides it is not stated (A189, A190)."""
+    require_known(projection.unknown, projection.target)
+
+
+def require_known(unknown: str, target: str) -> None:
+    """Refuse an answer for a target that hangs on what nothing states (A189, A190); `unknown` is empty where nothing does."""
+    if unknown == PAGES:
+        raise error_of("A189", where=target)
+    if unknown:
+        fix = "name the machine it ran on, as with --source" if unknown == SOURCE_GPU else None
+        raise error_of("A190", fix=fix, unknown=unknown, name=target)
 
 
 def trusted_timeline(ready: Prepared, otherwise: str = "") -> TimelineReplay:
@@ -57,8 +65,6 @@ def trusted_timeline(ready: Prepared, otherwise: str = "") -> TimelineReplay:
     return timeline_of(ready)
 
 
-#: Couplings over which a GPU works on any memory of the host, as it does on its own.
-COHERENT: Final = ("apu", "c2c")
 #: Couplings by a link between the memories of CPU and GPU.
 LINKS: Final = ("c2c", "nvlink", "xgmi", "pcie")
 

@@ -11,14 +11,27 @@ from turnbuckle.cost.packet import behind
 from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.findings import Finding, advised, finding, merge
 from turnbuckle.machine import Pair
-from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, ParameterName, link_parameter, observed_parameter
+from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, LinkWay, ParameterName, link_parameter, observed_parameter
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
 from turnbuckle.projection.elsewhere.hosts import HOST_SPEED, INSTRUCTIONS, host_longer
 from turnbuckle.projection.elsewhere.kernels import kernel_rate
-from turnbuckle.projection.elsewhere.priors import Draws, other_gpu, other_host, zero_copy_longer
-from turnbuckle.projection.model import Model, Port, Priced, link_bandwidth
+from turnbuckle.projection.elsewhere.priors import (
+    MANAGED,
+    MOST_UNRECORDED,
+    PAGEABLE,
+    Draws,
+    coherent,
+    other_gpu,
+    other_host,
+    repaged,
+    restaged,
+    stated_here,
+    unforwarded,
+    zero_copy_longer,
+)
+from turnbuckle.projection.model import Model, Port, Priced, link_bandwidth, ported_bandwidth
 from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.projection import Projection
 from turnbuckle.trace.recorders import recorder_of
@@ -42,15 +55,17 @@ def kernel_ratio(pair: Pair, model: Model) -> float | None:
     return None if source_rate is None or target_rate is None else float(target_rate / source_rate)
 
 
-def coupling_change(pair: Pair, priced: Priced) -> dict[str, Any]:
+def coupling_change(pair: Pair, priced: Priced, port: Port = "") -> dict[str, Any]:
     """Return link, latency and bandwidth of both machines per direction; every ratio is shown with them (decision D17).
 
-    `priced` is the target as the answer took it, with what its file does not say.
+    `priced` is the target as the answer took it, with what its file does not say; `port` what becomes of the program's copies there.
     """
     source, target = pair.source, pair.target
-    out: dict[str, Any] = {"source": source.coupling, "target": target.coupling, "copies_vanish": target.copies_vanish}
+    kept = None if target is source else ported_bandwidth(priced, port)
+    out: dict[str, Any] = {"source": source.coupling, "target": target.coupling, "copies_vanish": target.copies_vanish and kept is None}
     for direction in HOST_WAYS:
-        source_bandwidth, target_bandwidth = link_bandwidth(source, direction, source), link_bandwidth(priced, direction, source)
+        source_bandwidth = link_bandwidth(source, direction, source)
+        target_bandwidth = link_bandwidth(priced, direction, source) if kept is None else kept
         latencies = [m.value(link_parameter(direction, "latency")) for m in (source, priced)]
         out[direction] = {
             "source_bandwidth": None if source_bandwidth is None else float(source_bandwidth),
@@ -105,6 +120,9 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
         out.append(finding("A370", len(ready.nic_bound), words))
     if limited := _read_limited(pair, priced):
         out.append(finding("A306", 1, limited))
+    if unforwarded(pair):
+        assumed = f"from none to {MOST_UNRECORDED:g} for each launch of a framework" if ready.work == "framework" else "taken for none"
+        out.append(finding("A532", 1, assumed))
     held = pair.target.value("gpu.memory_size")
     if held is not None and (peak := peak_memory_bytes(profile)) > held:
         out.append(finding("A307", 1, f"{peak / 1e9:.1f} of {held / 1e9:.1f} GB"))
@@ -199,18 +217,28 @@ def copy_basis(direction: str, memory: str, pair: Pair, port: Port = "") -> str:
     bandwidth = target.value(link_parameter(link_way, "bandwidth"))
     if bandwidth is None:
         return "kept as recorded: the target states no bandwidth of this link"
+    if memory == "pageable" and restaged(pair):
+        return _staging_basis(link_way, pair)
+    if direction.startswith("migration") and repaged(pair):
+        return "pages moved " + (
+            "at the rate that the machine file states" if stated_here(target, MANAGED) else "as recorded, on the target's link"
+        )
     if not other_host(pair):
         network = ", and across the network" if target.value("remoting.round_trip") is not None else ""
         return "line fitted to the recording, on the target's link" + network
-    if memory == "pageable":
-        if target.value("link.pageable.efficiency") is not None:
-            return "the share of its link that the machine file states for pageable copies"
-        staged = link_way != "p2p" and pair.source.value(observed_parameter(link_way, memory, "bandwidth")) is not None
-        return "staged by the other host at the recorded rate" if staged else "staged by the other host at the rate of measured hosts"
-    if direction.startswith("migration"):
-        return "pages moved as recorded, on the target's link"
     if target.value(link_parameter(link_way, "efficiency")) is not None:
         return "line fitted to the recording, at the share of the link that the machine file states"
     packets = behind(target.coupling, bandwidth)
     left = "the link's peak" if packets is None else f"what the packets of {packets.name} leave"
     return f"line fitted to the recording, at {left}"
+
+
+def _staging_basis(link_way: LinkWay, pair: Pair) -> str:
+    """Say how copies of pageable memory are priced where the source does not show what they cost."""
+    if stated_here(pair.target, PAGEABLE):
+        return "the share of its link that the machine file states for pageable copies"
+    if coherent(pair.target, pair.source):
+        return "no staging over a coherent link: as pinned copies"
+    staged = link_way != "p2p" and pair.source.value(observed_parameter(link_way, "pageable", "bandwidth")) is not None
+    recorded = staged and not coherent(pair.source, pair.source)
+    return f"staged by the host at the rate {'recorded' if recorded else 'of measured hosts'}"

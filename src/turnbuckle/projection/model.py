@@ -37,7 +37,7 @@ from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.projection.elsewhere.foreign import held_charge
 from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.kernels import given_longer, kernel_rate, kernels_longer
-from turnbuckle.projection.elsewhere.priors import Elsewhere, other_host
+from turnbuckle.projection.elsewhere.priors import UNRECORDED, Elsewhere, repaged, restaged
 
 Anchor = Literal["ratio", "difference", "absolute"]
 #: Smallest and largest improvement that a class of time can be divided by, as of kernels.
@@ -180,7 +180,7 @@ def nething(
         priced += [
             Charge("kernel", lambda p: p.kind == "kernel", _kernel_seconds(alpha, kernels), "ratio", _RATES.get(str(alpha), ())),
             Charge("copies inside a device", lambda p: p.kind == "copy_d2d", _inside_seconds, "ratio", (memory,)),
-            Charge("memset", lambda p: p.kind == "memset", _per_rate(memory), "ratio", (memory,)),
+            Charge("memset", lambda p: p.kind == "memset", _parameter(memory, -1), "ratio", (memory,)),
         ]
     return Model(
         "nething",
@@ -312,7 +312,7 @@ def _copy_charge(direction: HostWay, port: Port = "") -> Charge:
         if machine is not source and port == "zero-copy" and not machine.copies_vanish:
             across = link_bandwidth(machine, direction, source)
             return None if across is None else loggp_seconds(p.size_bytes[mask], 0.0, across)
-        if machine is not source and (bandwidth := _ported_bandwidth(machine, port)) is not None:
+        if machine is not source and (bandwidth := ported_bandwidth(machine, port)) is not None:
             name = link_parameter(direction, "latency")
             latency = source.value(name) if machine.value(name) is None else machine.value(name)
             staged = machine.value("package.staging_threshold") if port == "as-is" else None
@@ -325,7 +325,7 @@ def _copy_charge(direction: HostWay, port: Port = "") -> Charge:
     return _link_charge(kind, covers, seconds, direction)
 
 
-def _ported_bandwidth(machine: Priced, port: Port) -> Float | float | None:
+def ported_bandwidth(machine: Priced, port: Port) -> Float | float | None:
     """Return the rate of copies as the program is ported to one memory [B/s]; None where they are dropped or cross a link as recorded."""
     if port == "managed":
         return machine.value("package.managed_bandwidth")
@@ -351,7 +351,8 @@ def _migration_charge(direction: HostWay) -> Charge:
 def _class_seconds(size: Float, memory: Text, direction: HostWay, machine: Priced, source: Priced) -> Float | None:
     """Price copies by LogGP per memory class: the link's line, plus what the class cost beyond its link on the source [s].
 
-    On another host, pageable memory is staged at the rate recorded, and never faster than the link there.
+    On another host, pageable memory is staged at the rate recorded, and never faster than the link there; over a coherent link it crosses
+    as pinned memory does.
     """
     source_bandwidth, target_bandwidth = link_bandwidth(source, direction, source), link_bandwidth(machine, direction, source)
     source_latency, target_latency = source.value(link_parameter(direction, "latency")), machine.value(link_parameter(direction, "latency"))
@@ -395,10 +396,10 @@ def _byte_seconds(
     """
     source, target = (np.asarray(1.0 / bandwidth) for bandwidth in bandwidths)
     of_class = source if observed is None else np.asarray(1.0 / observed)
-    if isinstance(machine, Elsewhere) and other_host(machine.pair):
-        if memory == "pageable":
+    if isinstance(machine, Elsewhere):
+        if memory == "pageable" and restaged(machine.pair):
             return machine.staged(size, None if observed is None else of_class, target, direction)
-        if memory == "migration":
+        if memory == "migration" and repaged(machine.pair):
             return machine.migrated(of_class, source, target)
     return on_other_link(of_class, source, target)
 
@@ -435,10 +436,10 @@ def _p2p_seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
     return np.asarray(np.where(p.memory[mask] == UNSIZED, 1.0, each))
 
 
-def _parameter(name: ParameterName) -> Callable[[Pieces, Priced, Priced], Float | None]:
+def _parameter(name: ParameterName, power: int = 1) -> Callable[[Pieces, Priced, Priced], Float | None]:
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
         value = machine.value(name)
-        return None if value is None else np.asarray(value, dtype=np.float64)
+        return None if value is None else np.asarray(value, dtype=np.float64) ** power
 
     return seconds
 
@@ -497,6 +498,11 @@ def _remoting_charges() -> list[Charge]:
 
         return Charge(f"remoting: data of {word}", covers, seconds, "difference", only="remoting.round_trip")
 
+    def unrecorded(p: Pieces, machine: Priced, source: Priced) -> Float:
+        calls, trip = machine.value(UNRECORDED), machine.value("remoting.round_trip")
+        waits = np.zeros(()) if trip is None else remoting.call_seconds(remoting.WAITS, trip, _or_zero(machine.value("remoting.command")))
+        return np.asarray(_or_zero(calls) * waits)
+
     def starting(word: str) -> Callable[[Pieces], Bool]:
         # in the sum, a launch behind other work starts no later, and a copy stands for its call
         return lambda p: p.idle_device & (p.kind == "launch") if word == "launch" else remoting.WORK[word](p)
@@ -506,6 +512,7 @@ def _remoting_charges() -> list[Charge]:
 
     return [
         *(charge(remoting.call_seconds, word, plain(word)) for word in remoting.CALLS),
+        Charge("remoting: calls not recorded", remoting.launches, unrecorded, "difference", only="remoting.round_trip"),
         charge(remoting.return_seconds, "wait", remoting.nothing, "return", remoting.CALLS["wait"]),
         charge(remoting.news_seconds, "wait", remoting.blocking_copies, "return"),
         *(charge(remoting.start_seconds, word, starting(word), "delivery", remoting.CALLS[word]) for word in remoting.WORK),
@@ -538,13 +545,5 @@ def _kernel_seconds(alpha: float | str, given: KernelTable | None = None) -> Cal
             rate = kernel_rate(machine, alpha)
             return None if rate is None else np.asarray(1.0 / rate)
         return np.asarray(1.0 if machine is source else 1.0 / alpha)
-
-    return seconds
-
-
-def _per_rate(name: ParameterName) -> Callable[[Pieces, Priced, Priced], Float | None]:
-    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
-        value = machine.value(name)
-        return None if value is None else np.asarray(1.0 / value)
 
     return seconds

@@ -89,7 +89,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         plain_sums=plain_sums(durations),
         measured_plain_sums=plain_sums(durations, recorded=True),
         envelope=(float(result.lower), float(result.upper)),
-        coupling=coupling_change(pair, target),
+        coupling=coupling_change(pair, target, model.port),
         alpha=_kernel_ratio(durations, pair, model),
         host=None if longer is None else float(longer),
         order={} if ready.trust is None else ready.trust.as_dict(),
@@ -97,7 +97,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         kernel_window_seconds=windows[0],
         measured_kernel_window_seconds=windows[1],
     )
-    unknown = hole(ready.run, profile.seconds, pair, model)
+    unknown = hole(profile, ready.run, pair, model)
     return projection.unanswered(unknown) if unknown else projection
 
 
@@ -147,4 +147,4 @@ _LAUNCHES: Final[tuple[ParameterName, ...]] = ("launch.latency", "launch.call")
 
 def stated(ready: Prepared, pair: Pair) -> Priced:
     """Return the target as the answer takes it: what its file says, and the middle of what no file says."""
-    return elsewhere(pair, pair.target, pair.source, Draws(), ready.sharers)
+    return elsewhere(pair, pair.target, pair.source, Draws(), ready.sharers, ready.work == "framework")

@@ -139,7 +139,9 @@ class Uncertain:
             return anchored(self.run, source, source, model)
         drawn = drawn_target(declared, pair.target, source, draws)
         prices = self._on_source if every else None
-        durations = anchored(self.run, source, elsewhere(pair, drawn, source, draws, self.ready.sharers), model, prices)
+        durations = anchored(
+            self.run, source, elsewhere(pair, drawn, source, draws, self.ready.sharers, self.ready.work == "framework"), model, prices
+        )
         scaled = self._form(durations.scaled, pair, model, draws)
         kept = launches_kept(self.run, pair)
         if kept.any():

@@ -37,7 +37,7 @@ def targets_table(targets: list[Verdict], what: str = "projected run time") -> T
     ]
     rows = []
     for v in (v.machine or v for v in targets):
-        alone = [Cell(f"{v.whole.by_coupling.penalty:.3f}×", seconds(v.whole.by_coupling.seconds))] if others else []
+        alone = [_alone(v.whole.by_coupling)] if others else []
         name = Cell(v.name, clean(v.whole.target), tone="strong", colour=v.colour)
         rows.append([name, *_numbers(v, alone)])
     caption = (
@@ -81,9 +81,14 @@ def _numbers(v: Verdict, alone: list[Cell]) -> list[Cell]:
     ]
 
 
+def _alone(p: Projection) -> Cell:
+    """Return the penalty by the coupling alone."""
+    return Cell(DASH) if p.unknown else Cell(f"{p.penalty:.3f}×", seconds(p.seconds))
+
+
 def ranged(p: Projection) -> str:
     """Return the penalty with its range."""
-    return f"{p.penalty:.3f}× {_range(p)}"
+    return DASH if p.unknown else f"{p.penalty:.3f}× {_range(p)}"
 
 
 def _range(p: Projection) -> str:
@@ -94,7 +99,7 @@ def _range(p: Projection) -> str:
 
 def _by_coupling(v: Verdict) -> str:
     """Say what the coupling alone makes of the run, for the line under a row; empty where nothing else changes."""
-    if v.coupling is None:
+    if v.coupling is None or v.coupling.projection.unknown:
         return ""
     p = v.coupling.projection
     return f"by the coupling alone {seconds(p.seconds)}, {ranged(p)}, {v.coupling.words}"

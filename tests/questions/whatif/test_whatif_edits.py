@@ -13,6 +13,7 @@ from refusals import refused
 from rows import OTHER, THREAD, Row, call, copy, on_device
 from strategies import D2H, NAMES, trace_of
 
+from turnbuckle.foundation.schema import words
 from turnbuckle.profile.dependencies.dependencies import EDGE
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.run import Run
@@ -294,3 +295,58 @@ def test_without_a_kernel_nothing_prices_work_on_the_device() -> None:
     api = [call(k * 100 * US, (k * 100 + 40) * US, k + 1, "cudaMemcpy") for k in range(4)]
     copies = [copy((k * 100 + 10) * US, (k * 100 + 30) * US, size=1 << 20, correlation=k + 1) for k in range(4)]
     refused("A196", of_run, run_of(api=api, copies=copies), apply=["device before cudaMemcpy=0.5"], draws=0)
+
+
+# --- managed memory -----------------------------------------------------------------------------------------------------
+
+#: Codes of migrations.
+#: Pages move beside all streams.
+UNORDERED: dict[str, None] = {"stream": None, "context": None}
+TO_DEVICE, TO_HOST = (words("directions").index(f"migration_{way}") for way in ("h2d", "d2h"))
+
+
+def paged(turns: int, back: bool) -> Run:
+    """Kernels of 100 us, each stands still 4 times 10 us for a page of 64 KiB; 10 us between; `back`: pages leave after each."""
+    api: list[Row] = []
+    kernels: list[Row] = []
+    copies: list[Row] = []
+    now = 0
+    for turn in range(turns):
+        start = now + 10 * US
+        api += [call(now, now + 5 * US, turn + 1), call(now + 6 * US, start + 101 * US, name="cudaDeviceSynchronize")]
+        kernels.append(on_device(start, start + 100 * US, turn + 1))
+        copies += [copy(start + k * US, start + (k + 10) * US, TO_DEVICE, 65536, memory=0, **UNORDERED) for k in (5, 25, 45, 65)]
+        now = start + 110 * US
+        if back:
+            copies += [copy(now, now + 10 * US, TO_HOST, 262144, memory=0, **UNORDERED)]
+            now += 20 * US
+    return run_of(api=api, kernels=kernels, copies=copies)
+
+
+def test_pages_that_are_moved_ahead_stop_no_kernel() -> None:
+    """At best a kernel takes what its bytes take from the device's memory, and at least what it took."""
+    run = paged(3, back=False)
+    rate = run.source.value("gpu.memory_bandwidth")
+    least, most = ends(of_run(run, draws=0), "prefetch pages")
+    read = 0.0 if rate is None else 4 * 65536 / rate * 1e6
+    assert least == pytest.approx(run.seconds * 1e6, abs=0.01)
+    assert run.seconds * 1e6 - most == pytest.approx(3 * (100 - read), abs=0.1)
+    assert "advise" not in names(of_run(run, draws=0)), "no page ever comes back"
+
+
+def test_pages_that_both_sides_use_stay_in_one_place() -> None:
+    """All but the first kernel are spared their pages, whose bytes cross the link instead; no page leaves behind the last."""
+    run = paged(3, back=True)
+    link = run.source.value("link.h2d.bandwidth")
+    share = run.source.value("link.h2d.efficiency")
+    assert link and share
+    least, most = ends(of_run(run, draws=0), "advise")
+    assert least == pytest.approx(run.seconds * 1e6, abs=0.01)
+    assert run.seconds * 1e6 - most == pytest.approx(2 * (100 - 4 * 65536 / (link * share) * 1e6) + 19, abs=0.1)
+    together = of_run(run, apply=["prefetch pages", "advise"], draws=0).together
+    assert together is not None and together.savings[0].most_seconds <= most * 1e-6 + 1e-9
+
+
+def test_a_program_without_managed_memory_is_offered_neither() -> None:
+    plain = run_of(api=[call(0, 5 * US, 1)], kernels=[on_device(10 * US, 20 * US, 1)])
+    assert {"prefetch pages", "advise"}.isdisjoint(names(of_run(plain, draws=0)))

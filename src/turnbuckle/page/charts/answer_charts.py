@@ -111,9 +111,9 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
     first = verdicts[0].projection
     words = part_words(first.replay)
     runs = [("recorded", first.measured_breakdown, first.measured_seconds, "")]
-    runs += [(v.name, v.projection.breakdown, v.projection.seconds, signed(v.change)) for v in verdicts if v.kind != "self"]
-    asked = [v.projection.kernel_window_seconds for v in verdicts if v.kind != "self"]
-    windows = [first.measured_kernel_window_seconds, *asked]
+    projected = [v for v in verdicts if v.kind not in ("self", "unknown")]
+    runs += [(v.name, v.projection.breakdown, v.projection.seconds, signed(v.change)) for v in projected]
+    windows = [first.measured_kernel_window_seconds, *(v.projection.kernel_window_seconds for v in projected)]
     longest = max([*(sum(parts.values()) for _, parts, _, _ in runs), 1e-12])
     divisor, unit = time_unit(longest)
     rows: Rows = []
@@ -140,7 +140,7 @@ def breakdown(verdicts: list[Verdict]) -> Figure:
     if diamonds:
         layers.append(marks.points(diamonds, quantity("to"), y, 60, shape="diamond", color=INK))
     spec = plot(layers, 32 * len(runs), (NAMES, 118, 2, 42), rows)
-    asked_by = ["recorded", *(clean(v.projection.target) for v in verdicts if v.kind != "self")]
+    asked_by = ["recorded", *(clean(v.projection.target) for v in projected)]
     table: Rows = [
         {"target": target, **{f"{p}_seconds": parts[p] for p in PARTS}, "total_seconds": total, "kernel_window_seconds": window}
         for target, (_, parts, total, _), window in zip(asked_by, runs, windows, strict=True)

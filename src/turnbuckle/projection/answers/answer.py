@@ -80,7 +80,7 @@ class Answer(Shown):
 
     def coupling_faster(self) -> dict[str, dict[str, float]]:
         """Return the same by the coupling alone."""
-        return faster([p.by_coupling for p in self.projections])
+        return faster([p.by_coupling for p in self.projections if not p.by_coupling.unknown])
 
     def headline(self) -> str:
         """Return the answer in one line."""

@@ -3,6 +3,8 @@
 Which numbers decide follows from the kernels.  All need the bandwidth of device memory.  One that arithmetic holds up, by its name, needs
 the peak of its precision, and so does one of an unknown class that is priced between the rates.  What is missing is a hole where it could
 move the run time by more than `NEGLIGIBLE`; below that the default stays and a finding says how far it could be off.
+
+One hole is of the program: pages of managed memory move by faults, and a layer that forwards calls sees none.
 """
 
 from __future__ import annotations
@@ -11,12 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import polars as pl
+
+from turnbuckle.foundation.schema import words
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import Pieces
+from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.elsewhere.kernels import PEAKS, basis_of, kernel_rate, scales
-from turnbuckle.projection.elsewhere.priors import GPU_RATES, other_gpu
+from turnbuckle.projection.elsewhere.priors import GPU_RATES, forwards, other_gpu
 
 if TYPE_CHECKING:
     from turnbuckle.projection.model import Model
@@ -31,8 +37,15 @@ _FEWEST_OTHER: Final = 128.0
 _LONGEST: Final = 64.0
 #: What decides every answer with another GPU where nothing tells which one the recording is of.
 SOURCE_GPU: Final = "the GPU of the recording"
+#: What decides every answer of a program with managed memory whose calls a layer forwards: pages move by faults, not by calls.
+PAGES: Final = "paging through a remoting layer"
 MEMORY: Final = "memory bandwidth"
 _MEMORY: Final[ParameterName] = "gpu.memory_bandwidth"
+#: Codes of copies that move pages, and of memory whose pages move.
+_MIGRATIONS: Final = [code for code, word in enumerate(words("directions")) if "migration" in word]
+_MANAGED: Final = [code for code, word in enumerate(words("memories")) if "managed" in word]
+#: Calls that allocate managed memory, of CUDA and HIP.
+_ALLOCATES: Final = r"^(cuda|hip)MallocManaged$|^cuMemAllocManaged$"
 _RATES: Final = tuple(dict.fromkeys(name for peaks in PEAKS.values() for name in peaks))
 
 
@@ -73,15 +86,31 @@ def holes(run: Pieces, seconds: float, pair: Pair, model: Model) -> list[Hole]:
     return [Hole(*named, effect) for named, effect in sorted(effects.items(), key=lambda item: -item[1])]
 
 
-def hole(run: Pieces, seconds: float, pair: Pair, model: Model) -> str:
+def hole(profile: Profile, run: Pieces, pair: Pair, model: Model) -> str:
     """Return what an answer hangs on and no file states, as ``FP64 of gb300``; empty where nothing decides that is not stated."""
+    if forwards(pair) and managed(profile):
+        return PAGES
     if _unknown_source(run, pair, model):
         return SOURCE_GPU
-    missing = holes(run, seconds, pair, model)
+    missing = holes(run, profile.seconds, pair, model)
     every = sum(each.effect for each in missing)
     if every <= NEGLIGIBLE:
         return ""
     return " and ".join(_of_machines(each for each in missing if each.effect > NEGLIGIBLE * every))
+
+
+def managed(profile: Profile) -> bool:
+    """Return whether anything in a recording shows managed memory: pages that moved, faults, memory of that kind, or its allocation.
+
+    The names of calls are those of the whole recording, also in a part of it.
+    """
+    trace = profile.trace
+    moved = pl.col("direction").is_in(_MIGRATIONS)
+    kept = pl.col("source_memory").is_in(_MANAGED) | pl.col("target_memory").is_in(_MANAGED)
+    if trace.page_faults.height or not trace.copies.filter(moved | kept).is_empty():
+        return True
+    allocated = trace.allocations["memory"].is_in(_MANAGED).any()
+    return bool(allocated or trace.names.cast(pl.String).str.contains(_ALLOCATES).any())
 
 
 def _unknown_source(run: Pieces, pair: Pair, model: Model) -> bool:

@@ -4,7 +4,8 @@ A number of another machine of which nothing is known is drawn from how far such
 measured.  None of the facts is a validation case, and no constant is fitted to one.
 
     share of the link        a node reaches at most `LINK_FASTEST` of what its data sheet leaves, less by a half-normal logarithm
-    staging by the host      pageable copies run at a rate of the host's, that of A where A shows one, never faster than the link
+    staging by the host      pageable copies run at a rate of the host's, that of A where A shows one, never faster than the link;
+                             nobody stages them over a coherent link, where they run as pinned ones do, less a half-normal logarithm
     fixed part of a copy     log-normal around that of A
     host of the other node   `turnbuckle.projection.elsewhere.hosts`
     launches                 log-normal around those of A, where the machine does not say them
@@ -52,6 +53,12 @@ DEVICE_SHARE: Final = 0.17
 #: (Khetawat et al., Table I).
 STAGED_RATE: Final = 8.0e9
 STAGED_SPREAD: Final = 0.64
+#: Couplings over which a GPU works on any memory of the host, as it does on its own.
+COHERENT: Final = ("apu", "c2c")
+#: Pageable copies over a coherent link against pinned ones (log-sd of the half-normal by which they take longer): root mean square over
+#: 93.0 of 97.4 GiB/s to the device (GH200, 1 GiB: vortex-data/vortex pull request 7815), 406.9 of 406.9 GB/s to it and 296.8 of 296.8
+#: from it (GH200, 8 GiB: ntua-el20062/grace-hopper-benchmark, commit 505e82c).
+COHERENT_SHARE: Final = 0.027
 #: Fixed part of a small copy between two machines (log-sd): root of 2 times 0.41, that of eight machines (Siefert 2023, 128 B).
 COPY_LATENCY_SD: Final = 0.58
 #: Launches between two machines (log-sd): root of 2 times 0.47, that of the launch call on eight machines (Siefert 2023, empty kernel).
@@ -66,6 +73,15 @@ HOST_ALLOCATED: Final = 0.134
 #: Devices of one node that can copy at once: the catalogue's nodes have at most eight GPUs.
 MOST_SHARERS: Final = 8
 
+#: Most calls of a framework for each launch that no profiler records and that wait where a layer forwards them: the last error after
+#: each launch, and the current device before it (lupinemachines/lupine, pull requests 870 and 743).
+MOST_UNRECORDED: Final = 2.0
+#: Such calls for each launch.
+UNRECORDED: Final[ParameterName] = "remoting.calls_unrecorded"
+#: The share of a link that copies of pageable memory reach.
+PAGEABLE: Final[ParameterName] = "link.pageable.efficiency"
+#: The rate at which pages of managed memory move [B/s].
+MANAGED: Final[ParameterName] = "package.managed_bandwidth"
 #: Names among the drivers.
 LINK: Final = "share of the link that the other node reaches"
 PEER: Final = "share of the link between the other node's devices"
@@ -76,6 +92,7 @@ LATENCY: Final = "fixed part of a copy on the target"
 LAUNCHES: Final = "launches on the target"
 NOTES: Final = "what the profiler's notes of the host took"
 SHARING: Final = "copies of other ranks on the same link"
+FORWARDED: Final = "calls that no profiler records and the layer forwards"
 ZERO_COPY: Final = "kernels on memory that the host allocated"
 
 #: How a vendor is told: names of devices as profilers and people write them.
@@ -187,6 +204,33 @@ def unstated(pair: Pair, name: ParameterName) -> bool:
     return other_host(pair) and pair.target.value(name) is None
 
 
+def coherent(machine: Machine, source: Machine) -> bool:
+    """Return whether CPU and GPU share memory over the machine's link; one that leaves the link as it is has the source's."""
+    kept = not _PROTOCOL.get(machine.coupling, machine.coupling)
+    return (source if kept else machine).coupling in COHERENT
+
+
+def stated_here(machine: Machine, name: ParameterName) -> bool:
+    """Return whether a machine's own file states a number, and not only the machine that it changes."""
+    return any(change.parameter == name for change in machine.changes) if machine.changes else machine.value(name) is not None
+
+
+def restaged(pair: Pair) -> bool:
+    """Return whether what the source's copies of pageable memory cost beyond its link says nothing of the target.
+
+    Its host is another, only one of the two links is coherent, or the target's file states what such copies reach.
+    """
+    if coherent(pair.target, pair.source) != coherent(pair.source, pair.source):
+        return True
+    return other_host(pair) or bool(pair.target.changes and stated_here(pair.target, PAGEABLE))
+
+
+def repaged(pair: Pair) -> bool:
+    """Return whether the target moves pages at a rate of its own: its host is another, or states one for a link of another kind."""
+    other_kind = coherent(pair.target, pair.source) != coherent(pair.source, pair.source)
+    return other_host(pair) or (other_kind and stated_here(pair.target, MANAGED))
+
+
 #: Parameters that the time of kernels depends on.
 _FLOPS: Final[tuple[ParameterName, ...]] = ("gpu.fp64", "gpu.fp64_matrix", "gpu.fp32")
 GPU_RATES: Final[tuple[ParameterName, ...]] = (*_FLOPS, "gpu.memory_bandwidth", "gpu.multiprocessors", "gpu.clock")
@@ -204,6 +248,7 @@ class Elsewhere:
     pair : the same as stated.
     draws : of the unknowns.
     sharers : devices or ranks that copied at once in the recording.
+    framework : whether a framework makes the calls, and so more than a profiler records.
     """
 
     machine: Priced
@@ -211,6 +256,7 @@ class Elsewhere:
     pair: Pair
     draws: Draws
     sharers: int = 1
+    framework: bool = False
 
     @property
     def copies_vanish(self) -> bool:
@@ -219,6 +265,9 @@ class Elsewhere:
 
     def value(self, name: ParameterName) -> Float | float | None:
         """Return a parameter in SI units; draws have shape (draws, 1)."""
+        if name == UNRECORDED and self.framework and unforwarded(self.pair):
+            drawn = self.draws.share(FORWARDED)
+            return MOST_UNRECORDED * (drawn[:, None] if self.draws.draws else drawn[0])
         if (direction := _OF_LINK.get(name)) is None:
             return self.machine.value(name)
         if name.endswith("latency"):
@@ -251,7 +300,9 @@ class Elsewhere:
         return np.asarray(best / slower)
 
     def staged(self, size: Float, observed: Float | float | None, link: Float | float, direction: LinkWay) -> Float:
-        """Return what a byte of pageable memory costs [s/B]: the host stages at a rate of its own, never faster than the link.
+        """Return what a byte of pageable memory costs [s/B] where the source does not show it (`restaged`).
+
+        The host stages at a rate of its own, never faster than the link; over a coherent link nobody stages.
 
         Parameters
         ----------
@@ -260,17 +311,26 @@ class Elsewhere:
         link : what a byte costs on the target's link [s/B].
         direction : direction of that link.
         """
-        share, nominal = self.machine.value("link.pageable.efficiency"), self.pair.target.value(link_parameter(direction, "bandwidth"))
+        share = self.machine.value(PAGEABLE) if stated_here(self.pair.target, PAGEABLE) else None
+        nominal = self.pair.target.value(link_parameter(direction, "bandwidth"))
         if share is not None and nominal is not None:
             return np.asarray(np.maximum(link, 1.0 / (share * nominal)) + 0.0 * size)
-        if observed is not None:
+        if coherent(self.pair.target, self.pair.source):
+            return np.asarray(link * half_normal(self.draws.of(STAGED), COHERENT_SHARE) + 0.0 * size)
+        if observed is not None and not coherent(self.pair.source, self.pair.source):
             return np.asarray(np.maximum(link, observed * self._longer(STAGED, of_pair(STAGED_SPREAD))) + 0.0 * size)
         staged = np.maximum(link, self._longer(STAGED, STAGED_SPREAD) / STAGED_RATE)
         part = np.where(size < PAGEABLE_THRESHOLD, below(self.draws.of(STAGED_BELOW)), 1.0)
         return np.asarray(link + part * (staged - link))
 
     def migrated(self, observed: Float | float, source: Float | float, link: Float | float) -> Float:
-        """Return what a byte of unified memory costs [s/B]; what it costs beyond the link is the host's work, as staging is."""
+        """Return what a byte of unified memory costs [s/B]: at the rate that the target's file states.
+
+        Else what it costs beyond the link is the host's work, as staging is.
+        """
+        rate = self.machine.value(MANAGED) if stated_here(self.pair.target, MANAGED) else None
+        if rate is not None:
+            return np.asarray(np.maximum(link, 1.0 / rate))
         return np.asarray(np.maximum(link, on_other_link(observed, source, link) * self._longer(STAGED, of_pair(STAGED_SPREAD))))
 
     def inside(self, measured: bool) -> tuple[Float, Float]:
@@ -299,10 +359,22 @@ def zero_copy_longer(pair: Pair, port: str, draws: Draws) -> Float | None:
     return half_normal(draws.of(ZERO_COPY), HOST_ALLOCATED)
 
 
-def elsewhere(pair: Pair, target: Priced, source: Priced, draws: Draws, sharers: int = 1) -> Priced:
+def forwards(pair: Pair) -> bool:
+    """Return whether a layer forwards the program's calls to the target, and none did in the recording."""
+    trips = [machine.value("remoting.round_trip") for machine in (pair.source, pair.target)]
+    return trips[0] is None and trips[1] is not None
+
+
+def unforwarded(pair: Pair) -> bool:
+    """Return whether nothing states how many calls a layer forwards that no profiler records."""
+    return forwards(pair) and pair.target.value(UNRECORDED) is None
+
+
+def elsewhere(pair: Pair, target: Priced, source: Priced, draws: Draws, sharers: int = 1, framework: bool = False) -> Priced:
     """Return the target with what no file says of it; the target itself where nothing is left open."""
-    open_ends = other_host(pair) or other_gpu(pair) or any(unstated(pair, link_parameter(direction, "latency")) for direction in HOST_WAYS)
-    return Elsewhere(target, source, pair, draws, sharers) if open_ends else target
+    open_ends = framework and unforwarded(pair)
+    open_ends |= restaged(pair) or other_gpu(pair) or any(unstated(pair, link_parameter(direction, "latency")) for direction in HOST_WAYS)
+    return Elsewhere(target, source, pair, draws, sharers, framework) if open_ends else target
 
 
 def vendor(machine: Machine) -> str:

@@ -21,6 +21,7 @@ from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.admission import require_activity, require_calls, trusted_timeline
 from turnbuckle.projection.anchor import Durations, anchored
 from turnbuckle.projection.elsewhere.drawn import DrawnMachine
+from turnbuckle.projection.elsewhere.holes import managed
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
 from turnbuckle.projection.order import Prepared, changed, curve_times, doubted, run_times, sum_times
@@ -97,6 +98,8 @@ class Distance:
             raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {layer.name}" if layer is not None else ""))
         if layer is not None and Pair(seen.source, layer).target.value("remoting.round_trip") is None:
             raise error_of("A015.layer", found=layer.name)
+        if layer is not None and managed(seen.profile):
+            raise error_of("A189", where=layer.name)
         if pcie != "whole" and mode != "link":
             raise error_of("A015.pcie", found=f"--mode {mode} --pcie {pcie}")
         if classes and mode != "api":

@@ -24,7 +24,7 @@ from turnbuckle.foundation.settings import Setting
 from turnbuckle.machine import Machine, Pair, load, schema
 from turnbuckle.machine.check import plausible
 from turnbuckle.machine.parameter_names import parameter_name
-from turnbuckle.projection.admission import require, require_calls, require_order
+from turnbuckle.projection.admission import require, require_calls, require_known, require_order
 from turnbuckle.projection.anchor import Prices
 from turnbuckle.projection.assumptions import findings, reads_limited
 from turnbuckle.projection.elsewhere.holes import hole
@@ -209,8 +209,7 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
     require(seen.profile, pair)
     if pair.target is not pair.source:
         require_order(ready, "; --replay sum needs no order")
-    if unknown := hole(ready.run, seen.seconds, pair, model):
-        raise error_of("A190", unknown=unknown, name=pair.target.name)
+    require_known(hole(seen.profile, ready.run, pair, model), pair.target.name)
     durations = priced(ready, pair, model, on_source)
     exact = replayed_each(ready, durations)
     exact *= len(asked) // len(exact)  # no price may depend on the number that differs

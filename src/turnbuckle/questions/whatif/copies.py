@@ -1,4 +1,4 @@
-"""Edits of copies: pinned memory, a stream of their own, small ones in one, the next one ahead."""
+"""Edits of copies: pinned memory, a stream of their own, small ones in one, the next one ahead, pages before they are missed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.machine import Machine
 from turnbuckle.profile.dependencies.dependencies import EDGE, begin, finish
 from turnbuckle.profile.pieces import UNSIZED, Pieces
-from turnbuckle.projection.model import Model
+from turnbuckle.projection.model import Model, link_bandwidth
 from turnbuckle.projection.order import Prepared
 from turnbuckle.questions.whatif.graphs import (
     Merged,
@@ -177,6 +177,67 @@ def prefetch(seen: Seen) -> Edit | None:
         return waiting(early, finish(buffer[held]), begin(copies[held]), np.zeros(int(held.sum()), dtype=np.int64), "event")
 
     return Edit.worded("prefetch", len(copies), float((seen.ends - seen.begins)[copies].sum()) * 1e-9, apply, activities=copies)
+
+
+def prefetch_pages(seen: Seen) -> Edit | None:
+    """Return the edit that moves pages of managed memory to the device before the kernel that would wait for them."""
+    pages = _waited_pages(seen)
+    return None if not pages.any() else _unfaulted("prefetch pages", seen, pages, seen.source.value("gpu.memory_bandwidth"))
+
+
+def advise(seen: Seen) -> Edit | None:
+    """Return the edit that keeps pages in one place which host and device use in turn: those that come again behind one that left."""
+    pages = _waited_pages(seen)
+    left = seen.direction == "migration_d2h"
+    if not pages.any() or not left.any():
+        return None
+    again = pages & (seen.begins > seen.begins[left].min())
+    return None if not again.any() else _unfaulted("advise", seen, again, link_bandwidth(seen.source, "h2d", seen.source), left)
+
+
+def _waited_pages(seen: Seen) -> Bool:
+    """Return which activities are pages that a kernel stood still for."""
+    graph = seen.graph
+    pages = np.zeros(len(seen.kind), dtype=np.bool_)
+    pages[graph.owner[graph.kind == EDGE["fault"]]] = True
+    return np.asarray(pages & (seen.kind == "migration"))
+
+
+def _unfaulted(kind: str, seen: Seen, pages: Bool, rate: Float | float | None, left: Bool | None = None) -> Edit:
+    """Return an edit after which kernels do not stand still for some pages; at best what lay between takes no longer than the bytes.
+
+    Parameters
+    ----------
+    pages : per activity, whether it is such a page.
+    rate : at which a kernel reads these bytes where they lie then [B/s]; None for at once.
+    left : pages that do not move to the host either; None for none.
+    """
+    graph, piece = seen.graph, seen.piece
+    edges = graph.kind == EDGE["fault"]
+    kernel = graph.payer.astype(np.int64)
+    others = np.zeros(len(seen.kind), dtype=np.bool_)
+    others[kernel[edges & ~pages[graph.owner] & (seen.kind[graph.owner] == "migration")]] = True
+    # the stretch behind a kernel's last page goes along where no page of it stays
+    between = edges & (pages[graph.owner] | ((seen.kind[graph.owner] == "kernel") & ~others[kernel]))
+    own, size = np.zeros(len(seen.kind)), np.zeros(len(seen.kind))
+    np.add.at(own, kernel[between], graph.lag_ns[between].astype(np.float64))
+    brought = edges & pages[graph.owner]
+    np.add.at(size, kernel[brought], seen.ready.run.size_bytes[piece[graph.owner[brought]]])
+    read_ns = np.zeros(len(own)) if rate is None else size / float(np.max(rate)) * 1e9
+    share = np.minimum(np.divide(read_ns, own, out=np.ones(len(own)), where=own > 0), 1.0)
+    kernels = np.unique(kernel[brought])
+    alone = (graph.kind == EDGE["run"]) & np.isin(graph.owner, kernels[~others[kernels]])
+    shorter = between | alone
+    still_there = pages if left is None else pages | left
+    gone = np.flatnonzero(still_there)
+    instants = np.concatenate([begin(gone), finish(gone), finish(kernels)])
+
+    def apply(ready: Prepared) -> Prepared:
+        ahead = relagged(removed(ready, still_there), shorter, lambda lag: lag * share[kernel[shorter]])
+        return prompt(ahead, instants)
+
+    seconds = float((seen.ends - seen.begins)[kernels].sum()) * 1e-9
+    return Edit.worded(kind, len(gone), seconds, apply, activities=kernels, kernels=len(kernels))
 
 
 def copy_seconds(pieces: Pieces, machine: Machine, model: Model) -> Float | None:

@@ -112,6 +112,11 @@ class Seen:
         return self.ready.run.kind[self.piece]
 
     @cached_property
+    def direction(self) -> Text:
+        """Return the direction of each copy and migration; empty for what is none."""
+        return self.ready.run.direction[self.piece]
+
+    @cached_property
     def call_class(self) -> Text:
         """Return the class of each call; empty for work."""
         return self.ready.run.call_class[self.piece]

@@ -1,0 +1,35 @@
+"""Ratios from public threads: the manual's table is what the calculations give, misses among it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "validation"))
+
+from public_pairs import page, pairs, row  # type: ignore[import-not-found]  # noqa: E402
+
+
+def test_the_page_shows_what_the_calculations_give() -> None:
+    text = (ROOT / "docs" / "public-pairs.md").read_text(encoding="utf-8")
+    assert page(text) == text, "python validation/public_pairs.py -o docs/public-pairs.md renews it"
+
+
+def test_how_many_ratios_lie_inside() -> None:
+    """Rows whose number is the thread's own are counted apart; a miss is a row of the table, never left out."""
+    inside = [row(pair)[5] for pair in pairs() if not pair.own]
+    assert (inside.count("yes"), inside.count("no"), inside.count("no range")) == (5, 2, 4)
+
+
+def test_every_thread_of_the_collection_has_a_row_with_its_values(shared: Path) -> None:
+    place = shared / "measured" / "public-pairs" / "public-pairs.json"
+    if not place.is_file():
+        pytest.skip("the collection of measured pairs is not there")
+    threads = {pair.pair for pair in pairs()}
+    for each in json.loads(place.read_text(encoding="utf-8")):
+        name = each["source"].replace(" pull ", " pull request ")
+        assert any(thread.startswith(name) for thread in threads), name
