@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refused
 
 import turnbuckle as tb
 from turnbuckle.cli.app import app
@@ -66,7 +65,10 @@ def test_the_verdict_stands_in_json_and_csv() -> None:
     assert answer.table()["title"].to_list() == [p.title for p in answer.projections]
 
 
-def test_five_printed_numbers_make_no_table() -> None:
+def test_five_printed_numbers_are_one_row(capsys: pytest.CaptureFixture[str]) -> None:
     from turnbuckle.show.terminal.projections import emit_totals
 
-    refused("A056", emit_totals, "gpu=1,control=1,data=1,cpu=1,mpi=1", {}, "latex", None)
+    assert emit_totals("gpu=1,control=1,data=1,cpu=1,mpi=1", {"data": 2.0}, "markdown", None) == 0
+    head, _, row = (line for line in capsys.readouterr().out.splitlines() if line.startswith("|"))
+    values = dict(zip(head.split(" | "), row.split(" | "), strict=True))
+    assert values["projected\\_seconds"] == "4.5"

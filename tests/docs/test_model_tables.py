@@ -1,0 +1,164 @@
+"""Tables of docs/models are what the program says: those of recordings are computed again, and every other one names its test."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_names import Ran
+
+Run = Callable[..., Ran]
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = ROOT / "docs" / "models"
+_RULE = re.compile(r"\|[ :|-]+\|")
+#: Names of recordings in the tables, and their folders.
+RECORDINGS = {
+    "CloverLeaf, A100": "cloverleaf_a100_perlmutter",
+    "gaussian a, RTX 3090": "rodinia_gaussian_rtx3090_a",
+    "gaussian, RTX 3090": "rodinia_gaussian_rtx3090_a",
+    "gaussian b, RTX 3090": "rodinia_gaussian_rtx3090_b",
+    "Jacobi, GH200 (copies at 298 GB/s)": "jacobi_gh200",
+    "Jacobi, GH200": "jacobi_gh200",
+    "streams, GTX 1060 (`extrap_concurrent_s4`)": "extrap_concurrent_s4",
+    "assignment, RTX 3090 (`balinski_gomory_r3`)": "balinski_gomory_r3",
+    "assignment, RTX 3090": "balinski_gomory_r3",
+    "transits, RTX 3060 (`gtls_rtx3060`)": "gtls_rtx3060",
+    "GTLS, RTX 3060": "gtls_rtx3060",
+    "two H100, one second of an LLM": "h100_2gpu_1s",
+}
+#: Tables of numbers by page and the first column titles, and what computes them: a test, or a script whose output they are.
+COMPUTED = {
+    ("sharing", "recording, 1, 2"): "test_model_tables.py",
+    ("sharing", "recording, 100 µs to 10 µs"): "test_model_tables.py",
+    ("ssi", "recording, calls"): "test_model_tables.py",
+    ("slack-published", "recording, slack"): "tests/papers/row_slack/test_row_slack.py",
+    ("simulators", "trace, distance"): "tests/papers/ecp/test_ecp_simulators.py",
+    ("tenfold", "recording, run time"): "validation/tenfold.py",
+    ("messages", "recording, messages"): "tests/mpi/questions/test_model_messages.py",
+}
+#: Tables of numbers that were measured once, or that papers print, and that no test computes; none may join them.
+ONCE = {
+    "ahead": 2,
+    "collectives": 1,
+    "contention": 2,
+    "extrapolation": 1,
+    "integration": 1,
+    "limppy": 2,
+    "order": 1,
+    "packet": 2,
+    "patterns": 3,
+}
+
+
+def tables(page: str) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Titles and rows of each table of a page."""
+    lines = (MODELS / f"{page}.md").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        if not _RULE.fullmatch(line):
+            continue
+        end = next((k for k in range(number, len(lines)) if not lines[k].startswith("|")), len(lines))
+        titles, *rows = ([cell.strip() for cell in text.strip("|").split("|")] for text in lines[number - 1 : end] if text != line)
+        yield titles, rows
+
+
+def test_every_table_of_numbers_is_computed_or_was_there() -> None:
+    once: dict[str, int] = {}
+    computed = set()
+    for path in sorted(MODELS.glob("*.md")):
+        for titles, rows in tables(path.stem):
+            if sum(len(re.findall(r"\d\.\d", cell)) for row in rows for cell in row) < 4:
+                continue
+            key = next((k for k in COMPUTED if k[0] == path.stem and ", ".join(titles).startswith(k[1])), None)
+            if key is None:
+                once[path.stem] = once.get(path.stem, 0) + 1
+            else:
+                computed.add(key)
+    assert computed == set(COMPUTED)
+    assert once == ONCE
+    for test in COMPUTED.values():
+        assert (ROOT / test).exists() or (Path(__file__).parent / test).exists()
+
+
+def shown(page: str, begin: str) -> dict[str, list[str]]:
+    """Rows of a table by their first cell."""
+    found = [rows for titles, rows in tables(page) if ", ".join(titles).startswith(begin)]
+    assert len(found) == 1
+    return {row[0]: row[1:] for row in found[0]}
+
+
+def agree(cell: str, *values: float | None) -> None:
+    """Hold a printed cell, `0.688x to 0.713x` or `1.6 %`, to values: by two units of its last digit."""
+    numbers = re.findall(r"\d+(?:\.\d+)?", cell)
+    told = [v for v in values if v is not None]
+    if len(numbers) == 1:
+        told = told[:1]
+    assert len(numbers) == len(told), (cell, values)
+    for number, value in zip(numbers, told, strict=True):
+        last = 10.0 ** -len(number.partition(".")[2])
+        assert abs(float(number) - value) <= 2 * last, (cell, values)
+
+
+@pytest.fixture
+def answered(turnbuckle: Run, shared: Path) -> Callable[..., Any]:
+    """Ask a question of a recording by its name in a table, about the whole run."""
+
+    def ask(verb: str, name: str, *words: str) -> Any:
+        file = next((shared / "traces" / "nsys" / RECORDINGS[name]).glob("*.sqlite"))
+        ran = turnbuckle(*verb.split(), file, *words, "--part", "whole", "--format", "json")
+        assert ran.code == 0, ran.err
+        return json.loads(ran.out)
+
+    return ask
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", shown("sharing", "recording, 1, 2"))
+def test_runs_behind_one_link(answered: Callable[..., Any], name: str) -> None:
+    *behind, tight, pooled, unfilled = shown("sharing", "recording, 1, 2")[name]
+    rows = answered("model sharing", name, "--link", "25 GB/s", "--runs", "1,2,4,8")["rows"]
+    by_runs = {row["runs"]: row["penalty"] for row in rows}
+    for cell, runs in zip(behind, (1, 2, 4, 8), strict=True):
+        agree(cell, by_runs[runs])
+    told = answered("model sharing", name, "--form", "all", "--runs", "3")
+    larger = {row["form"]: row for row in told["rows"] if row["runs"] == 3}
+    agree(tight, larger["tight"]["penalty"], larger["tight"]["penalty_least_gain"])
+    agree(pooled, larger["pooled"]["penalty"])
+    if unfilled != "unknown":
+        agree(unfilled, told["kernels"]["share_that_does_not_fill"] * 100)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", shown("sharing", "recording, 100 µs to 10 µs"))
+def test_the_ratios_of_the_report(answered: Callable[..., Any], name: str) -> None:
+    words = ("--surface", "--latency", "10us,100us,1ms", "--bandwidth", "16GB/s", "--form", "all", "--runs", "1,3")
+    told = answered("model sharing", name, *words)["comparisons"]
+    keys = ("integration", "disaggregation", "gpu_gpu_tight", "gpu_gpu_pooled")
+    for cell, key in zip(shown("sharing", "recording, 100 µs to 10 µs")[name], keys, strict=True):
+        agree(cell, told[key])
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", shown("ssi", "recording, calls"))
+def test_a_loop_of_all_kernels(answered: Callable[..., Any], name: str) -> None:
+    calls, loop, gains, farther, recorded = shown("ssi", "recording, calls")[name]
+    told = answered("model ssi", name, "--link", "pcie4-x16", "--now", "PCIe", "--far", "data centre")
+    seen = answered("slack", name, "--draws", "0")
+    assert int(calls.replace(",", "")) == told["loop"]["calls"]
+    agree(loop, told["delta_seconds"] / seen["measured_seconds"] * 100)
+    agree(gains, told["benefit"])
+    agree(farther, told["penalty"])
+    agree(recorded, _at(seen["curve"], 7.2e-6))
+
+
+def _at(curve: list[dict[str, float]], slack: float) -> float:
+    """Penalty at a slack, between two points of a curve that is a line between them."""
+    before = max((p for p in curve if p["slack_s"] <= slack), key=lambda p: p["slack_s"])
+    after = min((p for p in curve if p["slack_s"] >= slack), key=lambda p: p["slack_s"])
+    if before is after:
+        return before["penalty"]
+    share = (slack - before["slack_s"]) / (after["slack_s"] - before["slack_s"])
+    return before["penalty"] + share * (after["penalty"] - before["penalty"])
