@@ -89,4 +89,4 @@ def test_what_a_target_does_not_allow(run: Run) -> None:
     for target, port, word in (("h100-sxm5", "zero-copy", "one memory"), ("h100-sxm5", "managed", "managed memory")):
         assert word in refused("A149", on, run, target, port).what
     refused("A012", model_of, "flop", "additive", ["data=2"], port="as-is")
-    assert on(run, "self", "zero-copy").seconds == run.seconds, "the run itself is ported to nothing"
+    assert on(run, "self", "zero-copy").seconds == run.judged.seconds, "the run itself is ported to nothing"

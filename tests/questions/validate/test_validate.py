@@ -306,7 +306,7 @@ def test_a_run_on_another_machine_is_what_project_says(tmp_path: Path, run: Path
     every = on_runs(tmp_path, run, 'model = "projection"\non = "gh200"').rows
     rows, nothing = ({r.kind: r for r in every if (r.model == "nothing") == baseline} for baseline in (False, True))
     assert nothing["run time"].predicted == rows["run time"].measured and nothing["kernels"].predicted == 1.0
-    answer = Run.read(run / "a.sqlite", use_cache=False).project(["gh200"])
+    answer = Run.read(run / "a.sqlite", use_cache=False, part="whole").project(["gh200"])
     (projection,) = answer.projections
     assert rows["run time"].predicted == projection.seconds and rows["run time"].measured == projection.measured_seconds
     assert projection.interval is not None and rows["run time"].low == projection.interval.low
@@ -330,7 +330,7 @@ def test_delays_are_added_to_the_run_without_recorder_as_slack_says(tmp_path: Pa
     numbers = '[[measured]]\nwhat = "bare"\nvalue = "20 ms"\nsource = "s"\n'
     numbers += '[[measured]]\nwhat = "near"\nvalue = "21 ms"\nsource = "s"\ndelay = "10 us"\n'
     (row,) = on_runs(tmp_path / "slack", run, 'model = "slack"\niterations = 50', numbers).rows
-    curve = tolerate(Run.read(run / "a.sqlite", use_cache=False), "api", draws=0).curve
+    curve = tolerate(Run.read(run / "a.sqlite", use_cache=False, part="whole"), "api", draws=0).curve
     assert row.kind == "slack" and row.measured == 0.021
     assert row.predicted == pytest.approx(0.02 + (float(curve(10e-6)) - float(curve(0.0))) / 50)
     (left,) = on_runs(tmp_path / "bare", run, 'model = "slack"', numbers.partition('[[measured]]\nwhat = "near')[0]).not_run
