@@ -75,6 +75,19 @@ def test_a_case_of_a_part_is_about_that_part(tmp_path: Path) -> None:
         refused(code, read_case, case_at(tmp_path / code, sides.replace("kernels", "the middle") + asked))
 
 
+def test_what_no_file_states_is_told_and_is_no_row_without_a_number(tmp_path: Path) -> None:
+    """The file of `pvc` leaves out the rate that decides: what needs no answer is compared, and the rest says why not."""
+    for name in ("a", "b"):
+        with sample() as path:
+            shutil.copy(path, tmp_path / f"{name}.sqlite")
+    sides = 'title = "t"\n[a]\nfile = "a.sqlite"\n[b]\nfile = "b.sqlite"\n[[ask]]\n'
+    answer = found(tmp_path / "cases", sides + 'model = "projection"\non = "pvc"\n', data=tmp_path)
+    (left,) = answer.not_run
+    assert left.code == "A362" and "A190 FP64 of pvc" in left.why
+    assert answer.rows and all(math.isfinite(r.predicted or math.nan) for r in answer.rows)
+    assert {r.model for r in answer.rows if r.kind == "run time"} == {"nothing"} and "launch counts" in {r.kind for r in answer.rows}
+
+
 def test_large_copies_from_small_ones_use_nothing_above_the_limit(tmp_path: Path) -> None:
     bent = CURVE.replace(f"100000000, {2 + 100_000_000 / 25e3}", "100000000, 8002.0")
     question = 'model = "line"\ndirection = "h2d"\nup_to = "1 MB"'
