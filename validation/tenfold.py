@@ -39,7 +39,7 @@ def recordings(shared: Path) -> Iterator[Path]:
 def row(path: Path, shared: Path) -> dict[str, str] | None:
     """The row of one recording; None where it has no such answer: no GPU, no host calls."""
     try:
-        run = Run.read(path)
+        run = Run.read(path, part="whole")  # the report has whole runs
         ratios: dict[str, float] = {}
         for name, improvement, ratio in (("gain", 10.0, "benefit"), ("penalty", 0.1, "penalty")):
             lambdas = {"data": improvement, "control": improvement}

@@ -71,8 +71,12 @@ def read_once(contents: Collection[bytes] | None = None) -> Iterator[None]:
         key = (name, digest, repr((bool(command), source, asked)))
         if key not in _READ:
             _READ[key] = read(path, source=source, progress=progress, command=command, **options)
-        object.__setattr__(_READ[key], "command", command)
-        return _READ[key]
+        run = _READ[key]
+        # the part without start-up has the command of its recording, and was perhaps cut under the one before
+        for told in (run, run.__dict__.get("steady")):
+            if told is not None:
+                object.__setattr__(told, "command", command)
+        return run
 
     with mock.patch.object(Run, "read", again):
         yield

@@ -52,6 +52,12 @@ def test_it_ends_at_the_first_kernel_that_repeats() -> None:
         copies=[{"start_ns": 350, "end_ns": 390, "direction": 1, "size_bytes": 64, "process": PROCESS}],
     )
     assert (copied.end_ns, copied.until) == (350, "first work"), "a copy is work like a kernel, where none repeats"
+    moved = seen(
+        api=[call(100, 300, MALLOC), call(400, 410, LAUNCH)],
+        kernels=kernels[:2],
+        copies=[{"start_ns": 50, "end_ns": 90, "direction": 1, "size_bytes": 64, "process": PROCESS}],
+    )
+    assert (moved.end_ns, moved.until) == (50, "first work"), "memory that moves before the first call"
     other = seen(api=[call(0, 300, MALLOC)], kernels=[kernel(500, 510, STENCIL), kernel(600, 610, STENCIL, OTHER_PROCESS)])
     assert other.until == "first work", "each process loads a function for itself"
 

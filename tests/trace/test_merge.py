@@ -524,4 +524,4 @@ def test_a_folder_of_two_runs_is_refused(tmp_path: Path) -> None:
 
 def test_two_real_ranks_in_their_folder(shared: Path) -> None:
     run = Run.read(shared / "traces/nvprof/qcu_wilson_nccl_2rank", use_cache=False)
-    assert run.trace.table("processes").height == 2 and run.project(on=["self"], draws=0)["self"].seconds == run.profile.seconds
+    assert run.trace.table("processes").height == 2 and run.project(on=["self"], draws=0)["self"].seconds == run.judged.seconds

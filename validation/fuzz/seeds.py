@@ -41,6 +41,8 @@ REAL = {
     "goal": ("goal", (".goal",)),
     "measured": ("measured", (".txt", ".csv", ".log")),
 }
+#: What every verb refuses, and with which code: a file that only names its recordings.
+REFUSED = {"nvprof session": "P089"}
 
 
 @dataclass(frozen=True, order=True)

@@ -57,7 +57,7 @@ def test_the_replay_takes_the_runs_time(name: str, part: str | None, tmp_path: P
 
 @pytest.mark.parametrize("target", ["gh200", "cdi-row-link"])
 def test_on_another_machine_it_takes_the_projected_time(target: str, tmp_path: Path) -> None:
-    run = run_of(SAMPLE)
+    run = run_of(SAMPLE).judged
     seen = steps(run, tb.Machine.load(target))
     read = read_back(seen, tmp_path / "run.goal")
     projected = run.project([target], draws=0, model=replace(nething(), replay="timeline")).projections[0]

@@ -149,7 +149,7 @@ def test_devices_and_processes_are_told_apart_by_what_they_call() -> None:
 )
 def test_real_runs_name_their_calls(shared: Path, name: str, mode: Mode, call: str, says: str) -> None:
     (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
-    carriers: tuple[Carrier, ...] = tolerate(run_of(file), mode, draws=0).carriers
+    carriers: tuple[Carrier, ...] = tolerate(run_of(file, "whole"), mode, draws=0).carriers
     assert (call, says) in {(c.call, c.what) for c in carriers}
     assert sum(c.share for c in carriers) == pytest.approx(1.0, abs=0.02)
     assert MODES

@@ -126,7 +126,7 @@ def test_a_run_of_copies_has_a_closed_form() -> None:
 
 def test_reads_lose_bandwidth_where_those_in_flight_no_longer_cover_the_round_trip() -> None:
     """D12: from s = (window / B - RTT) / 2 on a byte costs (RTT + 2 s) / window; before that only the trips count."""
-    size, n = 2**24, 3
+    size, n = 2**21, 3
     to_device = one_after_another(n, 1, size)
     ready = Distance.of(on_full(to_device), "link")
     window = (ready.source.value("link.tags") or 0) * (ready.source.value("link.read_request") or 0)
@@ -262,7 +262,7 @@ def test_runs_with_hardly_anything() -> None:
 
 
 def test_a_search_that_stops_says_how_far_it_may_be_off(shared: Path) -> None:
-    seen = run_of(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite")
+    seen = run_of(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite").judged
     ready = Distance.of(seen, "link")
     whole, part = (tolerate(seen, draws=0, ready=ready.ready, most=most) for most in (MOST, 8))
     assert whole.curve.gap == 0 < part.curve.gap
@@ -274,7 +274,7 @@ def test_a_search_that_stops_says_how_far_it_may_be_off(shared: Path) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_real_runs(shared: Path, name: str) -> None:
     (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
-    seen = run_of(file)
+    seen = run_of(file).judged
     for mode in MODES:
         ready = Distance.of(seen, mode)
         found = tolerate(seen, mode, draws=10, ready=ready.ready)

@@ -118,7 +118,7 @@ def test_a_corner_where_the_run_is_now_has_two_slopes() -> None:
 
 
 def test_bytes_cost_what_the_link_takes_for_them() -> None:
-    n, size = 4, 2**24
+    n, size = 4, 2**21
     for direction, latency, rate in ((1, 2.0e-6, 31.5e9 * 0.85), (2, 2.2e-6, 31.5e9 * 0.83)):
         seen = on_full(one_after_another(n, direction, size))
         for cost in (0.25, 2.0, 8.0):

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hostile_names import SAMPLE, Ran
 
+from turnbuckle.show.target_table import arrow
+
 Run = Callable[..., Ran]
 
 NOT = r" +not recorded  +- *$"
@@ -35,7 +37,7 @@ def test_a_run_of_mpi_alone_has_no_zeros_for_the_device(turnbuckle: Run, shared:
     assert "no GPU activity recorded, 1,589 MPI calls" in said
     for category in ("kernels", "copies, no kernel running", "GPU calls, device idle"):
         assert re.search(NOT, line(said, category), re.M)
-    assert "36.1 %" in line(said, "MPI, device idle") and "63.9 %" in line(said, "host work, nothing else")
+    assert "36.1 %" in line(said, "MPI, device not recorded") and "63.9 %" in line(said, "host work, device not recorded")
 
 
 def test_what_was_recorded_and_took_no_time_is_none(turnbuckle: Run) -> None:
@@ -46,7 +48,9 @@ def test_what_was_recorded_and_took_no_time_is_none(turnbuckle: Run) -> None:
 def test_a_link_that_nothing_crossed_is_not_an_empty_line(turnbuckle: Run, shared: Path) -> None:
     file = shared / "traces" / "kineto" / "vllm_decode_graph" / "graph_execution.json.gz"
     said = turnbuckle("project", file, "--on", "nvlink-c2c", "--draws", "0").out
-    assert said.count("not stated -> ") == 2
+    # the link of the chip that the recording describes
+    assert re.search(r"to device [\d.]+ GB/s -> [\d.]+ GB/s; to host [\d.]+ GB/s -> [\d.]+ GB/s", " ".join(said.split()))
+    assert (arrow(None, 374e9, "B/s"), arrow(None, None, "s")) == ("not stated → 374\N{NO-BREAK SPACE}GB/s", "")
     assert "rank 0 of 1" in turnbuckle("inspect", file).out
 
 
@@ -111,7 +115,7 @@ def test_credentials_of_a_recording_are_not_told_of_its_anonymous_copy(turnbuckl
 def test_batches_are_of_all_calls_and_not_of_those_on_the_path(turnbuckle: Run, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     file = shared / "traces" / "nsys" / "cloverleaf_a100_perlmutter" / "perlmutter-cloverleaf-cuda.sqlite"
-    said = turnbuckle("slack", file, "--draws", "0").out
+    said = turnbuckle("slack", file, "--part", "whole", "--draws", "0").out
     (row,) = [r for r in said.splitlines() if "122 copies of 1,229,600 B" in r]
     assert re.search(r"all [\d,]+ in 61 batches: ", row)
 
@@ -120,7 +124,7 @@ def test_batches_are_of_all_calls_and_not_of_those_on_the_path(turnbuckle: Run, 
 def test_calls_that_carry_latency_are_named_without_a_break(turnbuckle: Run, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     file = shared / "traces" / "nsys" / "cloverleaf_a100_perlmutter" / "perlmutter-cloverleaf-cuda.sqlite"
-    carriers = turnbuckle("slack", file, "--draws", "0").out.split("what carries the latency")[1]
+    carriers = turnbuckle("slack", file, "--part", "whole", "--draws", "0").out.split("what carries the latency")[1]
     assert "cudaDeviceSynchronize" in carriers and "1,312 waits" in carriers
     assert carriers.count("cudaLaunchKernel") == 1 and "1,251 calls" in carriers
     assert all(len(row) <= 80 for row in carriers.splitlines())
@@ -131,5 +135,9 @@ def test_where_a_bar_has_no_room_the_numbers_stand(turnbuckle: Run, shared: Path
     monkeypatch.setenv("COLUMNS", "80")
     (file,) = (shared / "traces" / "dumpi" / "naive_all_to_all_4rank_run0").glob("*.meta")
     said = turnbuckle("inspect", file).out
-    assert re.search(r" 1 s +99 %  █+ *$", line(said, "MPI, device idle")) and re.search(NOT, line(said, "GPU calls, device idle"))
-    assert "…" not in said.split("where the run time goes")[1].split("closure defect")[0]
+    # without the device's share a bar is no picture of the run
+    assert re.search(r" 1 s +99 % *$", line(said, "MPI, device not recorded")) and re.search(NOT, line(said, "GPU calls, device idle"))
+    held = turnbuckle("inspect", SAMPLE).out
+    assert re.search(r" 970 ms +55\.1 % +635 ms +44\.6 %  █+ *$", line(held, "GPU calls, device idle"))
+    for each in (said, held):
+        assert "…" not in each.split("where the run time goes")[1].split("closure defect")[0]

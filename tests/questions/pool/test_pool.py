@@ -178,7 +178,7 @@ def test_a_class_with_a_recording_slows_down_as_project_says() -> None:
     (projected,) = run.project("cdi-row-link", draws=40).projections
     mine = answer.clusters[1].classes[0]
     assert mine.assumed.basis == "recording" and mine.assumed.value == projected.penalty
-    assert (mine.assumed.bandwidth, mine.assumed.exposed, mine.assumed.moving) == crossing(run.profile)
+    assert (mine.assumed.bandwidth, mine.assumed.exposed, mine.assumed.moving) == crossing(run.judged.profile)
     assert mine.took.value == pytest.approx(projected.penalty)
     assert answer.fixed.classes[0].took.value == pytest.approx(1.0)
 

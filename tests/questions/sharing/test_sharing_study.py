@@ -44,7 +44,7 @@ def run(seen: Run) -> Sharer:
 @pytest.fixture(scope="module")
 def many_calls() -> Run:
     """A run of thousands of calls, so that a turn more or less of one among them does not matter."""
-    return tb.read(EXAMPLES / "milc-like-synthetic.sqlite")
+    return tb.read(EXAMPLES / "milc-like-synthetic.sqlite", part="whole")
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from runs import recorded_profile, run_of
 from turnbuckle.cost.packet import copy_seconds, large_share, link
 from turnbuckle.examples import sample
 from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.machine import load
 from turnbuckle.machine.measured.logs import Curve, Measured, read_measured
 from turnbuckle.profile.profile import build
@@ -408,9 +409,9 @@ def test_two_measurements_of_one_class_are_no_guess() -> None:
 
 def test_a_recording() -> None:
     with sample() as path:
-        whole = run_of(path)
-    run = recorded(whole, "heat")
-    profile, copies = whole.profile, whole.trace.copies
+        seen = run_of(path)
+    run = recorded(seen, "heat")
+    profile, copies = seen.profile, seen.judged.trace.copies
     assert run.rows.height == copies.height and run.rows["size_bytes"].sum() == copies["size_bytes"].sum()
     assert all(words(c) for c in run.classes) and run.name == "heat"
     found = distribution(run)
@@ -454,7 +455,7 @@ def test_several_applications() -> None:
     shown = [(p.application, p.target, len(p.errors)) for p in found.projected]
     assert shown == [("a", "pcie4-x16", 0), ("a", "pcie5-x16", 0), ("b", "pcie4-x16", 8)]
     document = found.as_dict()
-    assert document["schema_version"] == 1 and [d["application"] for d in document["distributions"]] == ["a", "b"]
+    assert document["schema_version"] == SCHEMA_VERSION and [d["application"] for d in document["distributions"]] == ["a", "b"]
     assert len(found.rows()) == 6
 
 

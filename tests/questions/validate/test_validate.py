@@ -75,6 +75,19 @@ def test_a_case_of_a_part_is_about_that_part(tmp_path: Path) -> None:
         refused(code, read_case, case_at(tmp_path / code, sides.replace("kernels", "the middle") + asked))
 
 
+def test_what_no_file_states_is_told_and_is_no_row_without_a_number(tmp_path: Path) -> None:
+    """The file of `pvc` leaves out the rate that decides: what needs no answer is compared, and the rest says why not."""
+    for name in ("a", "b"):
+        with sample() as path:
+            shutil.copy(path, tmp_path / f"{name}.sqlite")
+    sides = 'title = "t"\n[a]\nfile = "a.sqlite"\n[b]\nfile = "b.sqlite"\n[[ask]]\n'
+    answer = found(tmp_path / "cases", sides + 'model = "projection"\non = "pvc"\n', data=tmp_path)
+    (left,) = answer.not_run
+    assert left.code == "A362" and "A190 FP64 of pvc" in left.why
+    assert answer.rows and all(math.isfinite(r.predicted or math.nan) for r in answer.rows)
+    assert {r.model for r in answer.rows if r.kind == "run time"} == {"nothing"} and "launch counts" in {r.kind for r in answer.rows}
+
+
 def test_large_copies_from_small_ones_use_nothing_above_the_limit(tmp_path: Path) -> None:
     bent = CURVE.replace(f"100000000, {2 + 100_000_000 / 25e3}", "100000000, 8002.0")
     question = 'model = "line"\ndirection = "h2d"\nup_to = "1 MB"'
@@ -306,7 +319,7 @@ def test_a_run_on_another_machine_is_what_project_says(tmp_path: Path, run: Path
     every = on_runs(tmp_path, run, 'model = "projection"\non = "gh200"').rows
     rows, nothing = ({r.kind: r for r in every if (r.model == "nothing") == baseline} for baseline in (False, True))
     assert nothing["run time"].predicted == rows["run time"].measured and nothing["kernels"].predicted == 1.0
-    answer = Run.read(run / "a.sqlite", use_cache=False).project(["gh200"])
+    answer = Run.read(run / "a.sqlite", use_cache=False, part="whole").project(["gh200"])
     (projection,) = answer.projections
     assert rows["run time"].predicted == projection.seconds and rows["run time"].measured == projection.measured_seconds
     assert projection.interval is not None and rows["run time"].low == projection.interval.low
@@ -330,7 +343,7 @@ def test_delays_are_added_to_the_run_without_recorder_as_slack_says(tmp_path: Pa
     numbers = '[[measured]]\nwhat = "bare"\nvalue = "20 ms"\nsource = "s"\n'
     numbers += '[[measured]]\nwhat = "near"\nvalue = "21 ms"\nsource = "s"\ndelay = "10 us"\n'
     (row,) = on_runs(tmp_path / "slack", run, 'model = "slack"\niterations = 50', numbers).rows
-    curve = tolerate(Run.read(run / "a.sqlite", use_cache=False), "api", draws=0).curve
+    curve = tolerate(Run.read(run / "a.sqlite", use_cache=False, part="whole"), "api", draws=0).curve
     assert row.kind == "slack" and row.measured == 0.021
     assert row.predicted == pytest.approx(0.02 + (float(curve(10e-6)) - float(curve(0.0))) / 50)
     (left,) = on_runs(tmp_path / "bare", run, 'model = "slack"', numbers.partition('[[measured]]\nwhat = "near')[0]).not_run

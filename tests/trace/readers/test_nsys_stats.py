@@ -85,7 +85,7 @@ def test_the_csv_of_a_run_tells_what_its_export_tells(tmp_path: Path) -> None:
     assert summary.categories_ns(run.profile) == summary.categories_ns(export.profile)
     assert run.trace.launch_pairs.height == export.trace.launch_pairs.height
     assert Run.read(api).profile.activities.height == run.profile.activities.height, "either of the two may be named"
-    assert run.project("self").projections[0].seconds == run.seconds
+    assert run.project("self").projections[0].seconds == run.judged.seconds
 
 
 def test_without_the_calls_it_is_a_recording_of_the_device_alone(tmp_path: Path) -> None:

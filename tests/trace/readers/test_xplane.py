@@ -38,6 +38,18 @@ def test_streams_calls_and_ranges_are_read_and_the_lines_of_xla_are_not(tmp_path
     assert not trace.names.str.contains("secret-host").any()
 
 
+def test_a_gpu_of_amd_is_none_of_nvidia(tmp_path: Path) -> None:
+    """AMD counts capabilities otherwise: 9.4 is CDNA 3, not a chip of Hopper; 9.0 are four chips, and none is guessed."""
+    titles = []
+    for minor in (4, 0):
+        about = {"device_vendor": "AMD", "core_count": 304, "clock_rate": 2_100_000, "compute_cap_major": 9, "compute_cap_minor": minor}
+        plane = b.plane("/device:GPU:0", about, [("Stream #1", 0, [("k", 10, 20, {}), ("k", 50, 20, {})])])
+        run = Run.read(written(tmp_path / f"{minor}.xplane.pb", b.space(plane)))
+        assert run.trace.devices["compute_major"].to_list() == [None]
+        titles.append(run.source.title)
+    assert titles[0] == "a GPU of AMD CDNA 3" and not any("NVIDIA" in title for title in titles)
+
+
 def test_calls_are_paired_with_what_they_started_and_a_run_is_projected(tmp_path: Path) -> None:
     run = Run.read(written(tmp_path / "a.xplane.pb", b.turns(40)))
     assert run.trace.launch_pairs.height == 80 and "P109" not in codes(run)

@@ -139,7 +139,8 @@ def _column(name: ParameterName) -> str:
 def family_of(major: int | None, minor: int | None, chip: str | None, amd: bool) -> Family | None:
     """Return the family of a device by its compute capability, its gfx name or its chip; None where they tell none.
 
-    A capability that the table lacks takes the nearest lower one of its generation, and else the nearest above.
+    A capability that the table lacks takes the nearest lower one of its generation, and else the nearest above.  A gfx name without its
+    last figure is that of the one family that begins so.
 
     >>> family_of(8, 6, None, False).title, family_of(None, None, "gfx90a:sramecc+:xnack-", True).title
     ('NVIDIA Ampere', 'AMD CDNA 2')
@@ -149,6 +150,9 @@ def family_of(major: int | None, minor: int | None, chip: str | None, amd: bool)
         return named
     if chip and (by_chip := _by_chip().get(chip.casefold().replace(" ", ""))):
         return by_chip
+    if chip and chip.startswith("gfx"):
+        begun = [family for name, family in known.items() if name.startswith(chip)]
+        return begun[0] if len(begun) == 1 else None
     if major is None or amd:
         return None
     minor = minor if minor is not None and 0 <= minor <= 9 else 0

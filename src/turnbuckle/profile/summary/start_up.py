@@ -124,7 +124,7 @@ def _end(trace: Trace) -> tuple[int, str] | None:
         )
         firsts = firsts.join(_begins(trace), on="process", how="left").join(_first_works(trace), on="process", how="left")
         firsts = firsts.with_columns(steady=pl.coalesce("repeated", "worked", "first"))
-        together = firsts.filter(pl.min_horizontal("began", "first") <= pl.col("steady").min())
+        together = firsts.filter(pl.min_horizontal("began", "worked", "first") <= pl.col("steady").min())
         last = together.sort("steady", maintain_order=True).row(-1, named=True)
         ends.append((last["steady"], "first work" if last["repeated"] is None else "repeated kernel"))
     return max(ends, default=None)

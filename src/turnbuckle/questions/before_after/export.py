@@ -57,7 +57,8 @@ def of_run(
     apply: Sequence[str] = (),
     to: str = "json",
 ) -> Path:
-    """Write a run for another program, compressed where `path` ends in ``.gz``; see `Run.export`."""
+    """Write a run for another program, compressed where `path` ends in ``.gz``; see `Run.export`.  On a target it is `Run.judged`."""
+    run = run if target is None else run.judged
     if to in ARCHIVES:
         return archived(run, path, to, as_recorded=target is None and network is None and not apply)[0]
     place_of(path, "the trace", "trace.json.gz")

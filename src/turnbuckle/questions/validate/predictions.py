@@ -28,12 +28,14 @@ import polars as pl
 
 from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.units import parse
-from turnbuckle.machine import Pair, load
+from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.machine.parameter_names import LINK_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.source import CALL_ERROR
+from turnbuckle.projection.admission import require_numbers
 from turnbuckle.projection.elsewhere.priors import LAUNCH_ERROR, LINK, NODE_SHARE, PEER_SHARE, half_normal, normals, other_host
 from turnbuckle.projection.model import nething
+from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.questions.validate.cases import Ask, Case
@@ -47,7 +49,10 @@ _NOTABLE: Final = 0.005
 
 
 def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """Yield A's run on B's machine, as `turnbuckle project` predicts it: run time, ratio of kernel times, launches."""
+    """Yield A's run on B's machine, as `turnbuckle project` predicts it: run time, ratio of kernel times, launches.
+
+    Raises A190 after the rows that need no answer, where what decides it is not stated.
+    """
     recorded = data.side(case, case.a)
     compared = data.side(case, case.b)
     word = question.text("alpha") or "auto"
@@ -59,7 +64,8 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     low, high = (projected.interval.low, projected.interval.high) if projected.interval else (None, None)
     by = "" if word == "auto" else f", kernels by {word}"
     label = question.model + by
-    yield Row(case.name, "run time", label, f"run time{by}", "s", projected.seconds, compared.profile.seconds, low, high)
+    if not projected.unknown:
+        yield Row(case.name, "run time", label, f"run time{by}", "s", projected.seconds, compared.profile.seconds, low, high)
     kernels = [float(side.profile.of("kernel")["seconds"].sum()) for side in (recorded, compared)]
     if word == "auto":
         yield Row(case.name, "run time", "nothing", "run time", "s", recorded.profile.seconds, compared.profile.seconds)
@@ -70,8 +76,13 @@ def projection(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         name = f"kernel time, A over B{by}"
         count = compared.profile.of("kernel").height
         yield Row(case.name, "kernels", label, name, "", ratios[0], kernels[0] / kernels[1], ratios[1], ratios[2], count=count)
-    if word != "auto":
-        return
+    if word == "auto":
+        yield from _launches(case, question, recorded, compared, declared)
+    require_numbers(projected)
+
+
+def _launches(case: Case, question: Ask, recorded: Run, compared: Run, declared: Machine) -> Iterator[Row]:
+    """Yield how long launches of A are on the declared machine, and how many they are, beside those of B."""
     target = Pair(recorded.source, declared).target
     launches, launches_there = (run.profile.of("launch").height for run in (recorded, compared))
     for name in _LAUNCHES:

@@ -102,6 +102,9 @@ class _Space:
         device = {name: value for name, value in known.items() if isinstance(value, int) and value < 1 << 62}
         if isinstance(clock_khz, int) and clock_khz < 1 << 40:
             device["clock_hz"] = clock_khz * 1000
+        if plane.stats.get("device_vendor") == "AMD":  # which counts otherwise: 9.4 are the chips gfx94x
+            capability = [device.pop(name, None) for name in ("compute_major", "compute_minor")]
+            device["chip"] = "gfx" + "".join(f"{number:x}" for number in capability if number is not None)
         self.rows["devices"].append({"device": number, **device})
         for name, events in plane.lines():
             stream = _STREAM.match(name)

@@ -92,7 +92,7 @@ def additive(
         rows, findings = additive_rows(given, lambdas)
         show = print_additive
     else:
-        run = inspected(given, source, no_cache, part)
+        run = inspected(given, source, no_cache, part).judged  # as the projections in its rows
         rows, findings = additive_readings(run, lambdas, model)
         longest = longest_allocation(run)
         recorded = {
@@ -101,6 +101,7 @@ def additive(
             **provenance_of(run),
         }
         show = partial(print_readings, longest_allocation=longest)
+        findings = [*findings, *run.left_out]
     document = {"schema_version": SCHEMA_VERSION, "lambda": lambdas, "rows": rows, "findings": [f.as_dict() for f in findings], **recorded}
     return ModelAnswer(document, rows, partial(show, rows=rows, lambdas=lambdas, findings=findings))
 

@@ -89,6 +89,12 @@ def _signed(value: float) -> str:
     return f"{'-' if value < 0 else '+' if value > 0 else ''}{seconds(abs(value))}"
 
 
+def _closure(row: Mapping[str, Any]) -> str:
+    """Return what the total leaves beside the sum; the last bits of a sum are nothing."""
+    defect = row["closure_defect_seconds"]
+    return _signed(defect if abs(defect) > 1e-9 * row["summed_seconds"] else 0.0)
+
+
 def spoken_lambdas(lambdas: Mapping[str, float]) -> str:
     """Return the lambdas in words: ``data 10x better``."""
     return ", ".join(f"{name} {value:g}x better" if value >= 1 else f"{name} {1 / value:g}x worse" for name, value in lambdas.items())
@@ -120,7 +126,7 @@ def print_additive(console: Terminal, rows: Sequence[Mapping[str, Any]], lambdas
         table = titled(console, title, "", "sum", "defect", "then", "over", "run gets", "interval")
         for row in rows:
             defect = row["closure_defect_seconds"]
-            stated = "-" if defect is None else _signed(defect if abs(defect) > 1e-9 * row["summed_seconds"] else 0.0)
+            stated = "-" if defect is None else _closure(row)
             cells = (seconds(row["summed_seconds"]), stated, seconds(row["projected_seconds"]))
             table.add_row(clean(row["name"], 40), *cells, "the sum", *ratio_words(row))
             if "benefit_over_stated" in row:
@@ -149,7 +155,7 @@ def print_readings(
     for term in CLASSES:
         table.add_row(_WORDS[term], *(seconds(row[f"{term}_seconds"]) for row in summed), *blank)
     table.add_row("sum", *(seconds(row["summed_seconds"]) for row in summed), *blank, style="bold")
-    table.add_row("total less sum", *(_signed(row["closure_defect_seconds"]) for row in summed), *blank, style="dim")
+    table.add_row("total less sum", *map(_closure, summed), *blank, style="dim")
     table.add_row("then", *(seconds(row["projected_seconds"]) for row in rows))
     table.add_row("run gets", *(ratio_words(row)[0] for row in rows), style="bold")
     console.print(table)
