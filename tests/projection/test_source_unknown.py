@@ -15,8 +15,8 @@ from turnbuckle.foundation.errors import MachineError
 from turnbuckle.machine import all_machines, load
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.admission import default_targets
+from turnbuckle.projection.elsewhere.priors import SOURCE_GPU
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.projection import SOURCE_GPU
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.suite.question import of_files
 from turnbuckle.show.run_tables import link_words

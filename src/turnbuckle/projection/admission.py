@@ -9,10 +9,10 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
-from turnbuckle.projection.elsewhere.priors import COHERENT
+from turnbuckle.projection.elsewhere.priors import COHERENT, PAGES, SOURCE_GPU
 from turnbuckle.projection.model import Port
 from turnbuckle.projection.order import Prepared, timeline_of
-from turnbuckle.projection.projection import PAGES, SOURCE_GPU, Projection
+from turnbuckle.projection.projection import Projection
 from turnbuckle.replay.timeline import TimelineReplay
 from turnbuckle.trace.recorders import with_calls
 

@@ -22,8 +22,7 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.elsewhere.kernels import PEAKS, basis_of, kernel_rate, scales
-from turnbuckle.projection.elsewhere.priors import GPU_RATES, forwards, other_gpu
-from turnbuckle.projection.projection import PAGES, SOURCE_GPU
+from turnbuckle.projection.elsewhere.priors import GPU_RATES, PAGES, SOURCE_GPU, forwards, other_gpu
 
 if TYPE_CHECKING:
     from turnbuckle.projection.model import Model

@@ -82,6 +82,10 @@ UNRECORDED: Final[ParameterName] = "remoting.calls_unrecorded"
 PAGEABLE: Final[ParameterName] = "link.pageable.efficiency"
 #: The rate at which pages of managed memory move [B/s].
 MANAGED: Final[ParameterName] = "package.managed_bandwidth"
+#: What decides every answer with another GPU where nothing tells which one the recording is of.
+SOURCE_GPU: Final = "the GPU of the recording"
+#: What decides every answer of a program with managed memory whose calls a layer forwards: pages move by faults, not by calls.
+PAGES: Final = "paging through a remoting layer"
 #: Names among the drivers.
 LINK: Final = "share of the link that the other node reaches"
 PEER: Final = "share of the link between the other node's devices"

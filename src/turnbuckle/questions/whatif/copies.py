@@ -200,7 +200,7 @@ def _waited_pages(seen: Seen) -> Bool:
     graph = seen.graph
     pages = np.zeros(len(seen.kind), dtype=np.bool_)
     pages[graph.owner[graph.kind == EDGE["fault"]]] = True
-    return pages & (seen.kind == "migration")
+    return np.asarray(pages & (seen.kind == "migration"))
 
 
 def _unfaulted(kind: str, seen: Seen, pages: Bool, rate: Float | float | None, left: Bool | None = None) -> Edit:
