@@ -27,8 +27,9 @@ from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.admission import require_numbers
 from turnbuckle.projection.elsewhere.holes import NEGLIGIBLE
 from turnbuckle.projection.elsewhere.kernels import PEAKS
+from turnbuckle.projection.elsewhere.priors import PAGES
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.projection import PAGES, Projection
+from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import project_many
 from turnbuckle.questions.distance.distance import Distance

@@ -15,7 +15,7 @@ from turnbuckle.foundation.errors import MachineError
 from turnbuckle.machine import all_machines, load
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.admission import default_targets
-from turnbuckle.projection.elsewhere.holes import SOURCE_GPU
+from turnbuckle.projection.elsewhere.priors import SOURCE_GPU
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.suite.question import of_files

@@ -9,8 +9,7 @@ from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
-from turnbuckle.projection.elsewhere.holes import PAGES, SOURCE_GPU
-from turnbuckle.projection.elsewhere.priors import COHERENT
+from turnbuckle.projection.elsewhere.priors import COHERENT, PAGES, SOURCE_GPU
 from turnbuckle.projection.model import Port
 from turnbuckle.projection.order import Prepared, timeline_of
 from turnbuckle.projection.projection import Projection

@@ -240,5 +240,5 @@ def _staging_basis(link_way: LinkWay, pair: Pair) -> str:
     if coherent(pair.target, pair.source):
         return "no staging over a coherent link: as pinned copies"
     staged = link_way != "p2p" and pair.source.value(observed_parameter(link_way, "pageable", "bandwidth")) is not None
-    recorded = staged and not coherent(pair.source, pair.source)
+    recorded = staged and pair.source.coupling != "c2c"
     return f"staged by the host at the rate {'recorded' if recorded else 'of measured hosts'}"

@@ -12,7 +12,7 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.fields import Declared, Ranged, declared
 from turnbuckle.foundation.findings import Finding, finding, merge
-from turnbuckle.projection.elsewhere.holes import PAGES, SOURCE_GPU
+from turnbuckle.projection.elsewhere.priors import PAGES, SOURCE_GPU
 
 if TYPE_CHECKING:
     from turnbuckle.projection.elsewhere.network import Carried
@@ -26,7 +26,7 @@ BOTH: Final = (
     "verdict seconds measured_seconds kernel_window_seconds penalty benefit interval median interval_level draws seed envelope "
     "breakdown measured_breakdown change plain_sums measured_plain_sums break_even drivers staging copies"
 )
-#: The finding of each of these; of any other number that decides it is A394.
+#: The finding of what decides without being a number of a machine file; of such a number it is A394.
 _FINDINGS: Final = {SOURCE_GPU: "M114", PAGES: "A530"}
 #: Change that two runs of one configuration show.  Table IV of Shorts and Grant falls by 0.5 % (1.014 to 1.009) where it should rise.
 NOISE: Final = 0.005

@@ -22,7 +22,7 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.elsewhere.kernels import PEAKS, basis_of, kernel_rate, scales
-from turnbuckle.projection.elsewhere.priors import GPU_RATES, forwards, other_gpu
+from turnbuckle.projection.elsewhere.priors import GPU_RATES, PAGES, SOURCE_GPU, forwards, other_gpu
 
 if TYPE_CHECKING:
     from turnbuckle.projection.model import Model
@@ -35,10 +35,6 @@ _FEWEST: Final = {"FP64": 4.0}
 _FEWEST_OTHER: Final = 128.0
 #: How many times longer kernels may take where not even that can be told: FP64 of 1/64 of the units in place of all of them.
 _LONGEST: Final = 64.0
-#: What decides every answer with another GPU where nothing tells which one the recording is of.
-SOURCE_GPU: Final = "the GPU of the recording"
-#: What decides every answer of a program with managed memory whose calls a layer forwards: pages move by faults, not by calls.
-PAGES: Final = "paging through a remoting layer"
 MEMORY: Final = "memory bandwidth"
 _MEMORY: Final[ParameterName] = "gpu.memory_bandwidth"
 #: Codes of copies that move pages, and of memory whose pages move.

@@ -82,6 +82,10 @@ UNRECORDED: Final[ParameterName] = "remoting.calls_unrecorded"
 PAGEABLE: Final[ParameterName] = "link.pageable.efficiency"
 #: The rate at which pages of managed memory move [B/s].
 MANAGED: Final[ParameterName] = "package.managed_bandwidth"
+#: What decides every answer with another GPU where nothing tells which one the recording is of.
+SOURCE_GPU: Final = "the GPU of the recording"
+#: What decides every answer of a program with managed memory whose calls a layer forwards: pages move by faults, not by calls.
+PAGES: Final = "paging through a remoting layer"
 #: Names among the drivers.
 LINK: Final = "share of the link that the other node reaches"
 PEER: Final = "share of the link between the other node's devices"
@@ -218,9 +222,10 @@ def stated_here(machine: Machine, name: ParameterName) -> bool:
 def restaged(pair: Pair) -> bool:
     """Return whether what the source's copies of pageable memory cost beyond its link says nothing of the target.
 
-    Its host is another, only one of the two links is coherent, or the target's file states what such copies reach.
+    Its host is another, only one of the two links is coherent, or the target's file states what such copies reach.  A source with one
+    memory has no link that another could take the place of.
     """
-    if coherent(pair.target, pair.source) != coherent(pair.source, pair.source):
+    if pair.source.coupling != "apu" and coherent(pair.target, pair.source) != coherent(pair.source, pair.source):
         return True
     return other_host(pair) or bool(pair.target.changes and stated_here(pair.target, PAGEABLE))
 
@@ -317,7 +322,7 @@ class Elsewhere:
             return np.asarray(np.maximum(link, 1.0 / (share * nominal)) + 0.0 * size)
         if coherent(self.pair.target, self.pair.source):
             return np.asarray(link * half_normal(self.draws.of(STAGED), COHERENT_SHARE) + 0.0 * size)
-        if observed is not None and not coherent(self.pair.source, self.pair.source):
+        if observed is not None and self.pair.source.coupling != "c2c":
             return np.asarray(np.maximum(link, observed * self._longer(STAGED, of_pair(STAGED_SPREAD))) + 0.0 * size)
         staged = np.maximum(link, self._longer(STAGED, STAGED_SPREAD) / STAGED_RATE)
         part = np.where(size < PAGEABLE_THRESHOLD, below(self.draws.of(STAGED_BELOW)), 1.0)
