@@ -50,6 +50,12 @@ def answers(trace: Trace) -> dict[str, Any]:
     if isinstance(said, dict) and said["offload"]:
         # of kernels that are alike in time any may come first
         said["offload"]["kernels"].sort(key=str)
+    if isinstance(said, dict):
+        # processes get other numbers, in the order of those they had
+        one_by_one = [*said["ranks"], *said["gpus"]]
+        ids = sorted({one["process"] for one in one_by_one if one["process"] is not None})
+        for one in one_by_one:
+            one["process"] = None if one["process"] is None else ids.index(one["process"])
     rows = functions(seen.profile).rows.group_by("class", "call_class").agg(pl.col("time_ns", "calls", "exposed_ns").sum(), kinds=pl.len())
     return {
         "inspect": said,

@@ -122,7 +122,7 @@ def test_the_bars_of_every_sample_show_what_changed() -> None:
         for replay, name in product(("sum", "timeline"), NAMES):
             p = run.project(name, model=replace(nething(), replay=replay), draws=0).projections[0]
             for one in (each for each in (p, p.by_coupling) if not each.unknown):
-                bars_show_what_changed(one, run.seconds)
+                bars_show_what_changed(one, run.judged.seconds)
 
 
 @pytest.mark.shared
@@ -136,4 +136,4 @@ def test_the_bars_of_every_recording_show_what_changed(shared: Path) -> None:
             except CannotAnswer:
                 continue
             for one in (each for each in (p, p.by_coupling) if not each.unknown):
-                bars_show_what_changed(one, run.seconds)
+                bars_show_what_changed(one, run.judged.seconds)

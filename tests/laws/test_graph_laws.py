@@ -353,6 +353,8 @@ def test_a_perfect_link_leaves_the_path_of_everything_else(trace: Trace) -> None
     assert ready.timeline is not None
     graph = ready.timeline.graph
     kind = profile.activities["kind"].cast(str).to_numpy()[graph.activity]
+    # a copy without a size, also one whose size cannot be (P240), keeps its time
+    priced = profile.activities["size_bytes"].is_not_null().to_numpy()[graph.activity]
     plain = {n: v for n, v in FULL.items() if not n.startswith("observed")}
     perfect = {n: 1e-30 if n.endswith("latency") else 1e30 for n in plain if n.startswith("link.") and not n.endswith("efficiency")}
     runs = of_run(graph)
@@ -360,7 +362,10 @@ def test_a_perfect_link_leaves_the_path_of_everything_else(trace: Trace) -> None
         (machine(plain | perfect, "link"), TIMELINE, ("copy_h2d", "copy_d2h", "copy_p2p", "migration")),
         (machine(plain, "kernels"), replace(nething(1e30), replay="timeline"), ("kernel",)),
     ):
-        free = [EDGES[k] in ("run", "fault") and kind[p] in gone for k, p in zip(graph.kind, graph.payer, strict=True)]
+        free = [
+            EDGES[k] in ("run", "fault") and kind[p] in gone and (kind[p] == "kernel" or priced[p])
+            for k, p in zip(graph.kind, graph.payer, strict=True)
+        ]
         edges = tuple(replace(e, lag_ns=0 if f else e.lag_ns, terms=()) for e, f in zip(runs.edges, free, strict=True))
         shorter = max(replayed(replace(runs, edges=edges), [0] * len(EDGES)))
         expected = profile.seconds + (shorter - int(graph.time_ns.max())) * 1e-9
@@ -391,6 +396,8 @@ def test_distance_on_every_real_run(shared: Path) -> None:
     assert len(runs) >= 13
     for name, run in runs:
         ready = run.ordered
+        # a launch that loads code has no price: of one run it is the only one that finds its device idle
+        idle = ((ready.run.kind == "launch") & ready.run.idle_device & ~ready.run.one_off).any()
         for delay in ("slack.call", "slack.link", "launch.latency", "link.h2d.latency"):
             base = FULL.get(delay, 0.0)
             found = [replayed_on(ready, Pair(source, machine({**FULL, delay: base + s * 1e-6}, "far"))) for s in steps]
@@ -399,7 +406,8 @@ def test_distance_on_every_real_run(shared: Path) -> None:
             assert seconds[0] == run.seconds
             assert (slope >= -1e-6).all() and (np.diff(slope) >= -1e-6 * np.maximum(slope[1:], 1)).all(), (name, delay)
             assert all(p.lower - 1e-12 <= p.seconds <= p.upper * (1 + 1e-12) for p in found), (name, delay)
-            assert delay.startswith("link") or slope[-1] > 0.5, (name, delay)
+            felt = not delay.startswith("link") and (idle or delay != "launch.latency")
+            assert not felt or slope[-1] > 0.5, (name, delay)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -407,7 +415,8 @@ def test_the_slack_curve_of_a_real_run_is_its_projections(shared: Path, mode: Mo
     """The curve with every breakpoint passes through the run time of every machine so far away, and bends upwards."""
     name = {"link": "slack.link", "api": "slack.call"}[mode]
     asked = 0
-    for stem, run in gpu_runs(shared, 1_900_000):
+    for stem, recorded in gpu_runs(shared, 1_900_000):
+        run = recorded.judged
         if run.ordered.trust is None or run.ordered.trust.refused:
             continue
         asked += 1

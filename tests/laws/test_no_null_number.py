@@ -59,6 +59,18 @@ def nulls(value: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
+def without_unanswered(value: Any) -> Any:
+    """Return a document without the numbers that it says it cannot give: what the coupling alone changes stays."""
+    if isinstance(value, list | tuple):
+        return [without_unanswered(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("cannot_say") and "coupling_alone" in value:
+        assert {f["code"] for f in value["findings"]} & {"M114", "A394"}, value["cannot_say"]
+        value = {"coupling_alone": value["coupling_alone"]}
+    return {key: without_unanswered(inner) for key, inner in value.items()}
+
+
 def nan(value: Any) -> bool:
     """Return whether a document holds a number that is none."""
     if isinstance(value, dict):
@@ -75,7 +87,8 @@ def test_each_null_is_declared(name: str, verb: str, turnbuckle: Callable[..., R
     finite = fields.finite
 
     def noted(value: Any) -> Any:
-        written.append(value)
+        if isinstance(value, dict) and "schema_version" in value:  # the document: it asks again for each value in it
+            written.append(value)
         return finite(value)
 
     monkeypatch.setattr(fields, "finite", noted)
@@ -86,8 +99,8 @@ def test_each_null_is_declared(name: str, verb: str, turnbuckle: Callable[..., R
     document = json.loads(ran.out)
     provenance = document.pop("provenance")
     assert provenance["command"]
-    assert {path for path in nulls(document) if _last(path) not in declared()} == set()
-    assert not any(map(nan, written)), "NaN was written as null"
+    assert {path for path in nulls(without_unanswered(document)) if _last(path) not in declared()} == set()
+    assert not any(nan(without_unanswered(each)) for each in written), "NaN was written as null"
 
 
 def test_the_law_finds_a_null_that_nobody_declares() -> None:

@@ -69,6 +69,9 @@ def test_envelope_on_the_catalogue(trace: Trace, target: str, alpha: str) -> Non
     profile = build(trace)
     source, _, _ = observed_machine(profile)
     found = project(profile, Pair(source, load(target)), nething(alpha))
+    if found.unknown:
+        assert np.isnan([found.seconds, *found.envelope]).all()
+        return
     room = 1e-12 * max(found.envelope[1], 1e-9)
     assert found.envelope[0] - room <= found.seconds <= found.envelope[1] + room
 

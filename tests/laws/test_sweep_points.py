@@ -70,7 +70,9 @@ def test_a_point_of_project_is_project_alone(draws: int) -> None:
     assert len(rows) == 32 and not any(r["code"] for r in rows)
     for k in range(0, 32, 5 if draws else 3):
         target, model = asked_of(study.asked(k))
-        expected = results(Run.read(SAMPLE, use_cache=False).project([target], model=model, draws=draws).projections[0])
+        alone = Run.read(SAMPLE, use_cache=False).project([target], model=model, draws=draws).projections[0]
+        # both ends of the host's speed are two replays more: points of a sweep leave them out
+        expected = results(replace(alone, findings=[f for f in alone.findings if f.code != "A396"]))
         assert {name: rows[k][name] for name in expected} == expected, rows[k]
 
 

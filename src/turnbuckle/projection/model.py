@@ -343,7 +343,8 @@ def _migration_charge(direction: HostWay) -> Charge:
         mask = p.rows(covers)
         if machine.copies_vanish:
             return np.zeros(int(mask.sum()))
-        return _class_seconds(p.size_bytes[mask], np.full(int(mask.sum()), "migration", dtype=object), direction, machine, source)
+        memory = np.where(p.memory[mask] == UNSIZED, UNSIZED, "migration").astype(object)
+        return _class_seconds(p.size_bytes[mask], memory, direction, machine, source)
 
     return _link_charge(f"migration_{direction}", covers, seconds, direction)
 

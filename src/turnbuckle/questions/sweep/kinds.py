@@ -226,7 +226,7 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
     for cut in set(limited):  # of all that is found, only this depends on numbers
         alone = Pair(seen.source, _target([asked[limited.index(cut)]], seen.source))
         of_pair = findings(seen.profile, ready, alone, stated(ready, alone), model, durations.missing)
-        codes[cut] = " ".join(sorted({f.code for f in of_pair}))
+        codes[cut] = {f.code for f in of_pair}
     return [
         {
             "seconds": seconds,
@@ -236,7 +236,7 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
             "penalty": penalty(seconds, seen.seconds),
             **{f"{part}_seconds": value for part, value in breakdown.items()},
             "replayed": ready.replay,
-            "findings": f"{codes[cut]} A390".strip() if interval and interval.apart else codes[cut],
+            "findings": " ".join(sorted(codes[cut] | ({"A390"} if interval and interval.apart else set()))),
         }
         for (seconds, breakdown), interval, cut in zip(exact, intervals, limited, strict=True)
     ]

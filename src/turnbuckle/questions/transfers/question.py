@@ -205,10 +205,10 @@ def _of_link(transfers: Transfers, which: Class) -> Latency | None:
 
 
 def _points(transfers: Transfers, which: Class) -> tuple[Float, Float]:
-    """Return the sizes and times of a class; none of a rate with many messages in flight, which holds no latency."""
+    """Return the sizes and times of a class, where both are known; none of a rate with many messages in flight, which holds no latency."""
     if any(c.streamed and (c.direction, c.memory) == which for c in transfers.curves):
         return np.zeros(0), np.zeros(0)
-    rows = transfers.of(which)
+    rows = transfers.of(which).drop_nulls(["size_bytes", "seconds"])  # a size may be missing, or set aside (P240)
     return rows["size_bytes"].to_numpy(), rows["seconds"].to_numpy()
 
 

@@ -99,7 +99,7 @@ class _Space:
     def _device(self, number: int, plane: _Plane) -> None:
         known = {ours: plane.stats.get(theirs) for theirs, ours in _DESCRIBES.items()}
         clock_khz = plane.stats.get("clock_rate")
-        device = {name: value for name, value in known.items() if isinstance(value, int) and value < 1 << 62}
+        device: dict[str, Any] = {name: value for name, value in known.items() if isinstance(value, int) and value < 1 << 62}
         if isinstance(clock_khz, int) and clock_khz < 1 << 40:
             device["clock_hz"] = clock_khz * 1000
         if plane.stats.get("device_vendor") == "AMD":  # which counts otherwise: 9.4 are the chips gfx94x
