@@ -26,11 +26,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from turnbuckle.projection.answer import Answer
+
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.fields import finite
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
-from turnbuckle.projection.answer import Answer
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.question import tolerate
