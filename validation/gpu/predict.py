@@ -26,7 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.projection.answer import Answer
+from turnbuckle.projection.answers.answer import Answer
 
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.fields import finite
