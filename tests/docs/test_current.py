@@ -13,6 +13,7 @@ from scripts import script
 
 import turnbuckle as tb
 from turnbuckle.foundation import errors, findings, schema
+from turnbuckle.projection.projection import BOTH
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -66,10 +67,13 @@ def _keys(value: Any, path: str = "") -> set[str]:
         words = {
             "projections[].drivers": "<parameter>",
             "steady[].drivers": "<parameter>",
+            "projections[].coupling_alone.drivers": "<parameter>",
             "tolerance": "<share>",
             "profile.mpi.collectives": "<name>",
         }
-        if path in (*words, "faster", "faster.<target>"):
+        if path == "provenance.profile.part":
+            return {path}  # its keys stand in its meaning
+        if path in (*words, *(f"{name}{inner}" for name in ("faster", "coupling_faster") for inner in ("", ".<target>"))):
             inner = words.get(path, "<target>")
             return set().union(*(_keys(v, f"{path}.{inner}") for v in value.values())) if value else {path}
         return set().union(*(_keys(v, f"{path}.{k}".removeprefix(".")) for k, v in value.items())) if value else {path}
@@ -84,7 +88,22 @@ def _listed(answer: str) -> set[str]:
     out: set[str] = set()
     for row in tables[answer]:
         keys = _spread(row["key"].replace("?", ""))
+        if row["key"] == "coupling_alone":
+            alike = _listed_of_both(tables["Projection"])
+            out |= {f"coupling_alone.{key}" for key in alike}
+            continue
         part = re.search(f"`({'|'.join(tables)})`", row["meaning"])
+        out |= {f"{key}.{inner}" for key in keys for inner in _listed(part[1])} if part else keys
+    return out
+
+
+def _listed_of_both(rows: list[dict[str, str]]) -> set[str]:
+    """Keys that the answer by the coupling alone shares with the machine as it is."""
+    shared = [row for row in rows if re.split(r"[.?\[]", row["key"])[0] in BOTH]
+    out: set[str] = set()
+    for row in shared:
+        keys = _spread(row["key"].replace("?", ""))
+        part = re.search(r"`(Copies|Staging)`", row["meaning"])
         out |= {f"{key}.{inner}" for key in keys for inner in _listed(part[1])} if part else keys
     return out
 
@@ -120,8 +139,8 @@ def test_page_of_keys_lists_no_key_that_does_not_exist(documents: dict[str, Any]
     # published answer
     absent = {k for answer in documents for k in _listed(answer) if k not in groups and k + "[]" not in groups}
     others = (
-        r"profile\.(cpu_activity|kernels\.collective)\b|profile\.links\.(p2p|migration_...)\.|published\[\]|machine$|"
-        r"(projections|steady)\[\]\.nic_bound|((projections|steady)\[\]\.)?(network|staging|kept_network_seconds)\b|latencies_on_path|"
+        r"profile\.(cpu_activity|kernels\.collective|ranks|gpus)\b|profile\.links\.(p2p|migration_...)\.|published\[\]|machine$|"
+        r"projections\[\]\.nic_bound|(projections\[\]\.(coupling_alone\.)?)?(network|staging|kept_network_seconds)\b|latencies_on_path|"
         r"curve\[\]\.(interval|starved_seconds)"
     )
     assert not [k for k in sorted(absent) if not re.match(others, k)]
