@@ -81,8 +81,10 @@ def in_words(groups: Sequence[Group], kind: str, model: str) -> str:
     if group is None or group.median is None or group.worst is None:
         return ""
     held = f", {group.covered} of {group.stated} in the 90 % range" if group.stated else ""
-    cases = f"{group.cases} case{'' if group.cases == 1 else 's'}"
     baseline = next((g for g in groups if (g.kind, g.model) == (kind, "nothing") and g.median is not None), None)
+    cases = f"{group.cases} case{'' if group.cases == 1 else 's'}"
+    if baseline is not None and baseline.cases > group.cases:
+        cases = f"{group.cases} of {baseline.cases} cases answered"
     beside = "" if baseline is None else f"; that nothing changes is off by {baseline.median:.1%}"
     return f"{TITLES[kind]} off by {group.median:.1%} in the median, {group.worst:.0%} at worst, {cases}{held}{beside}"
 
