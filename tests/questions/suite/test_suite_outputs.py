@@ -87,7 +87,7 @@ def test_every_figure_is_drawn_and_its_numbers_are_those_of_the_answer(suite: Su
 
 
 def test_kernels_and_copies_are_those_of_the_recordings(drawn: dict[str, Figure]) -> None:
-    run = tb.read(EXAMPLES / "dgemm-like-synthetic.sqlite", use_cache=False)
+    run = tb.read(EXAMPLES / "dgemm-like-synthetic.sqlite", use_cache=False).judged
     seconds = (run.trace.kernels["end_ns"] - run.trace.kernels["start_ns"]).to_numpy() * 1e-9
     row = next(r for r in drawn["suite-kernels"].rows if r["application"] == "dgemm")
     assert [row[k] for k in ("p5", "p50", "p95")] == pytest.approx(np.quantile(seconds, [0.05, 0.5, 0.95]).tolist())
