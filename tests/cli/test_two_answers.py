@@ -20,8 +20,8 @@ from turnbuckle.show.verdict import verdicts
 
 pytestmark = pytest.mark.usefixtures("read_once")
 Run = Callable[..., Ran]
-#: One whose own GPU and host differ, one whose coupling alone differs.
-NAMES = ("mi300a", "gh200", "nvlink-c2c")
+#: Two whose own GPU and host are faster, one of faster coupling and slower FP64, one whose coupling alone differs.
+NAMES = ("mi300a", "gh200", "gb300", "nvlink-c2c")
 ASKED = ("project", SAMPLE, "--on", ",".join(NAMES), *FEW)
 
 

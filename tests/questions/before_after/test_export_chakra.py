@@ -133,6 +133,9 @@ def test_the_command_writes_what_python_writes(turnbuckle: Turnbuckle, tmp_path:
     run_of(SAMPLE).export(tmp_path / "b.et", "cdi-row-link", to="chakra")
     assert (tmp_path / "a.et").read_bytes() == (tmp_path / "b.et").read_bytes()
     ran = turnbuckle("project", "a.et", "--on", "self", "--draws", "0", "--format", "csv")
+    assert ran.code == 2 and ran.err.startswith("error[P096]") and "cdi-row-link" in ran.err, "predictions are no recording"
+    assert turnbuckle("export", SAMPLE, "--to", "chakra", "-o", "c.et").code == 0
+    ran = turnbuckle("project", "c.et", "--on", "self", "--draws", "0", "--format", "csv")
     assert ran.code == 0, ran.err
 
 

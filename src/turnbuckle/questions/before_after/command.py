@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -16,6 +16,9 @@ from turnbuckle.questions.before_after.forms import ARCHIVES, To, form_of
 from turnbuckle.show.terminal.asked import Alpha, Host, Network, NetworkSet, SourceNetwork, model_of, network_of, targets
 from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, NoCache, Profile, Source, listed
 from turnbuckle.show.terminal.recording import inspected, judged
+
+if TYPE_CHECKING:
+    from turnbuckle.projection.run import Run
 
 
 def export(
@@ -63,11 +66,10 @@ def export(
         goal(output, "the trace", "trace.json.gz")
     read = judged if names or part.minus is not None else inspected
     seen = read(profile, source, no_cache, part)
-    for flaw in seen.left_out:
-        print(f"{flaw.code}: {flaw.meaning}: {flaw.detail}; {flaw.advice}", file=sys.stderr)
     if to in ARCHIVES:
         place, lacks = archived(seen, output, to, as_recorded=not names and carried_by is None and not apply)
         print(place)
+        _tell_left_out(seen)
         if lacks is not None:
             print(f"{lacks.code}: {lacks.meaning}: {lacks.detail}", file=sys.stderr)
         return 0
@@ -77,4 +79,11 @@ def export(
         write(sys.stdout.buffer)
     else:
         print(written(write, output))
+    _tell_left_out(seen)
     return 0
+
+
+def _tell_left_out(seen: Run) -> None:
+    """Say which part was written, once it is: a refusal stands alone."""
+    for flaw in seen.left_out:
+        print(f"{flaw.code}: {flaw.meaning}: {flaw.detail}; {flaw.advice}", file=sys.stderr)
