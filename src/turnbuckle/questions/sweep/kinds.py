@@ -28,6 +28,7 @@ from turnbuckle.projection.admission import require, require_calls, require_know
 from turnbuckle.projection.anchor import Prices
 from turnbuckle.projection.assumptions import findings, reads_limited
 from turnbuckle.projection.elsewhere.holes import hole
+from turnbuckle.projection.elsewhere.priors import UNRECORDED
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.order import Prepared, replayed_each
 from turnbuckle.projection.project import priced, stated
@@ -95,10 +96,14 @@ def _check_draws(draws: int) -> None:
         raise error_of("A081.draws", found=str(draws))
 
 
+#: Parameters of which a machine may have none at all: no added time, and a layer that answers itself what no profiler records.
+_MAY_BE_NONE: Final = ("slack.", UNRECORDED)
+
+
 def _check_others(others: Sequence[tuple[str, float]]) -> None:
     """Refuse values that no parameter of a machine can have (A081)."""
     for name, value in others:
-        if not 0 <= value < math.inf or (value == 0 and not name.startswith("slack.")):
+        if not 0 <= value < math.inf or (value == 0 and not name.startswith(_MAY_BE_NONE)):
             raise error_of("A081.number", found=f"{value:g}", name=name)
 
 
