@@ -136,7 +136,8 @@ def which(targets: list[Verdict]) -> str:
     if not own:
         return ALONE
     with_own = OWN[len(own) > 1]
-    return f"{listed(own)}: {with_own}; {listed(alone)}: {ALONE}" if alone else with_own
+    rest = listed(alone) if len(alone) == 1 else "the others"
+    return f"{listed(own)}: {with_own}; {rest}: {ALONE}" if alone else with_own
 
 
 def names(projections: list[Projection]) -> list[str]:
@@ -340,14 +341,14 @@ def three_sentences(targets: list[Verdict]) -> list[str]:
     best, worst = min(asked, key=lambda v: v.change), max(asked, key=lambda v: v.change)
     if best.change < -NOISE:
         out.append(
-            f"The largest gain is {best.label}: {signed(best.change)} {best.interval or '(no interval drawn)'}, "
+            f"The largest gain is {best.label.rstrip(',')}: {signed(best.change)} {best.interval or '(no interval drawn)'}, "
             f"{_where(best.projection, -1)}."
         )
     else:
         out.append(f"No target asked is faster than the recorded machine by more than two runs of one program differ ({percent(NOISE)}).")
     if worst is not best and worst.change > NOISE:
         out.append(
-            f"The largest loss is {worst.label}: {signed(worst.change)} {worst.interval or '(no interval drawn)'}, "
+            f"The largest loss is {worst.label.rstrip(',')}: {signed(worst.change)} {worst.interval or '(no interval drawn)'}, "
             f"{_where(worst.projection, 1)}."
         )
     else:
