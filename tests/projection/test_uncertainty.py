@@ -21,7 +21,8 @@ from turnbuckle.profile.pieces import Pieces, pieces, thinned
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.projection.elsewhere.drawn import drawn_source, drawn_target
-from turnbuckle.projection.elsewhere.priors import LAUNCHES, LINK, STAGED, VENDOR_ERROR, Draws, normals, vendor
+from turnbuckle.projection.elsewhere.holes import managed
+from turnbuckle.projection.elsewhere.priors import LAUNCHES, LINK, PAGES, STAGED, VENDOR_ERROR, Draws, forwards, normals, vendor
 from turnbuckle.projection.model import Model, additive, nething
 from turnbuckle.projection.order import Prepared, prepared
 from turnbuckle.projection.project import answered, project
@@ -130,7 +131,11 @@ def test_without_errors_every_draw_is_the_answer(trace: Trace, declared: Machine
     )
     seen = build(trace)
     pair = Pair(machine(FULL), certain)
-    answer = project(seen, pair, nething("hold")).seconds
+    found = project(seen, pair, nething("hold"))
+    if forwards(pair) and managed(seen):  # pages move by faults, which no layer forwards
+        assert found.unknown == PAGES and math.isnan(found.seconds)
+        return
+    answer = found.seconds
     question = asked(machine(FULL), seen, 5, seed=seed)
     if not pair.target.copies_vanish and LAUNCHES not in question.names(certain, pair, nething("hold")):
         assert question.sample(certain, pair, nething("hold")) == pytest.approx(np.full(5, answer), rel=1e-12)
