@@ -26,12 +26,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from turnbuckle.projection.answers.answer import Answer
-
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.foundation.fields import finite
 from turnbuckle.profile.pieces import pieces
 from turnbuckle.profile.profile import build
+from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.question import tolerate
