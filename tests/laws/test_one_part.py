@@ -115,3 +115,14 @@ def test_without_calls_behind_what_is_left_the_whole_run_answers(shared: Path) -
     assert run.judged is run and [f.code for f in run.left_out] == ["A561"]
     with pytest.raises(CannotAnswer):
         tb.Run.read(shared / "traces" / "kineto" / "vllm_decode_graph" / "graph_execution.json.gz", part="steady").project("gh200")
+
+
+def test_a_value_that_cannot_be_is_told_where_it_lies_in_the_start_up(tmp_path: Path) -> None:
+    path = tmp_path / "flipped.sqlite"
+    shutil.copy(MILC, path)
+    with sqlite3.connect(path) as tables:
+        tables.execute(
+            "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET bytes = 1 << 50 WHERE start = (SELECT min(start) FROM CUPTI_ACTIVITY_KIND_MEMCPY)"
+        )
+    run = tb.Run.read(path)
+    assert run.judged.whole is run and "P240" in {f.code for f in run.judged.findings}

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from turnbuckle.questions.transfers.datasheet import Study as Transfers
     from turnbuckle.questions.whatif.question import Whatif
 
+#: Values that cannot be: told of the whole recording, also where they lie in the start-up.
+SET_ASIDE = ("P240", "P241", "P242")
 #: The target of the additive model: the lambdas say all there is.
 LAMBDA = Machine(name="lambda", title="each class of time divided by its lambda", summary="", year=0, coupling="relative", base="source")
 
@@ -235,7 +237,9 @@ class Run(Shown):
         """Return what an answer about a run of a long start-up is about."""
         if self.whole is not None:
             words = f"{show(self.seconds, 's')} of {show(self.whole.seconds, 's')}"
-            return [finding("A560", 1, words)]
+            own = {f.code for f in self.profile.findings}
+            impossible = [f for f in self.whole.profile.findings if f.code in SET_ASIDE and f.code not in own]
+            return [finding("A560", 1, words), *impossible]
         if self.auto and self.steady is not None and self.judged is self:
             return [finding("A561", 1, f"{show(self.steady.seconds, 's')} of {show(self.seconds, 's')} are left")]
         return []
