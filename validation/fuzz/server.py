@@ -312,9 +312,10 @@ def _look_at_output(case: Case, ran: Ran, fail: Any, folder: Path, before: dict[
             if path.is_file() and name.endswith(".html") and re.search(rb"<img src=x onerror|<script>alert", path.read_bytes()):
                 fail("markup", "a name of the recording is markup in the report")
         return
-    # a sweep that was stopped keeps what it answered, to go on from there; one without any answer (A167) tells each refusal in its table
+    # a sweep that was stopped, or whose disk was full (A086), keeps what it answered, to go on from there; one without any answer (A167)
+    # tells each refusal in its table
     sweep = case.words[0] == "sweep"
-    stopped = sweep and NAMES.get(ran.code) == "interrupted"
+    stopped = sweep and (NAMES.get(ran.code) == "interrupted" or b"error[A086]" in ran.err)
     left = [] if sweep and b"error[A167]" in ran.err else sorted(k for k in new if not (stopped and ".journal" in k))
     if left or gone:
         fail("half made", f"{case.words[0]}: {_pattern((left or sorted(gone))[0])}")

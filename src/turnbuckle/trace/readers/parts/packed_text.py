@@ -22,6 +22,8 @@ _XZ, _GZ = b"\xfd7zXZ\x00", b"\x1f\x8b\x08"
 _FREE: Final = 64 << 20
 _GROWTH: Final = 200
 _MEMORY: Final = 256 << 20
+#: NULs behind the last member that are taken for padding (tapes pad to blocks); more of them are a hole in the file.
+_PADDING: Final = 16 << 20
 
 
 def most_bytes(size_bytes: int) -> int:
@@ -143,13 +145,15 @@ def _inflated(pieces: Iterator[bytes], path: Path, xz: bool) -> Iterator[bytes]:
     """Yield unpacked pieces of at most `_PIECE` bytes; several members after each other are one file."""
     engine: Any = None
     ended = True
+    padding = 0
     try:
         for given in pieces:
             piece = given
             while piece or (engine is not None and not ended and xz and not engine.needs_input):
                 if engine is None:
                     if not packed(piece) and piece.strip(b"\0") == b"":
-                        break  # padding after the last member
+                        padding += len(piece)
+                        break
                     engine, ended = (lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY) if xz else zlib.decompressobj(31)), False
                 if xz:
                     out, piece = engine.decompress(piece, _PIECE), b""
@@ -160,6 +164,8 @@ def _inflated(pieces: Iterator[bytes], path: Path, xz: bool) -> Iterator[bytes]:
                     yield out
                 if engine.eof:
                     piece, engine, ended = engine.unused_data, None, True
+            if padding > _PADDING:
+                raise spoilt(path, f"more than {_PADDING >> 20} MiB of NUL bytes behind its last member")
     except (lzma.LZMAError, zlib.error) as error:
         raise spoilt(path, str(error)) from error
     if not ended:
