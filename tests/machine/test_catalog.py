@@ -211,6 +211,9 @@ def test_measured_shares_agree_with_the_collected_facts(
 
 
 OUR_OWN = (
+    "NeuSight (Lee et al., ASPLOS 2025)",
+    "UoB-HPC/performance-portability",
+    "R100001/Programming-Massively-Parallel-Processors",
     "Wang et al., Characterizing Network Requirements for GPU API Remoting",
     "NVIDIA/TransformerEngine issue 2053",
     "by definition: the processor that speeds are relative to",
@@ -389,7 +392,7 @@ def test_a_coupling_that_takes_from_the_link_leaves_the_rest() -> None:
         (["AMD Instinct MI300A"], None, "mi300a"),
         (["NVIDIA GeForce RTX 3090"], None, "rtx3090"),
         (["NVIDIA GeForce RTX 3090 Ti"], None, None),
-        (["Tesla P100-PCIE-16GB"], None, "p100-pcie-16"),
+        (["Tesla P100-PCIE-16GB"], None, "p100-pcie"),
         (["Tesla V100-DGXS-32GB"] * 4, None, "v100-dgxs-32"),
         (["NVIDIA A100-PG509-200"], None, "a100-sxm4-40"),
         (["AMDInstinctMI300A"], None, "mi300a"),

@@ -49,7 +49,7 @@ A_CLOCK: dict[str, dict[ParameterName, int]] = {
         "pvc": (0, 0, 0, 0, 0, 0, 0, 0),
         "mi250x": (128, 256, 128, 0, 0, 1024, 0, 1024),
         "mi300x": (128, 256, 256, 0, 1024, 2048, 4096, 4096),
-        "p100-pcie-16": (64, 0, 128, 256, 0, 0, 0, 0),
+        "p100-pcie": (64, 0, 128, 256, 0, 0, 0, 0),
         "gtx1080": (8, 0, 256, 0, 0, 0, 0, 0),
         "v100-pcie-16": (64, 0, 128, 256, 0, 1024, 0, 0),
         "rtx2080ti": (4, 0, 128, 256, 0, 512, 0, 0),
@@ -72,7 +72,7 @@ SAME = {
     "mi300x": ("mi300a", "mi325x"),
     "l4": ("l40s",),
     "gb200": ("b200-hgx",),
-    "p100-pcie-16": ("p100-pcie-12", "p100-sxm2-16"),
+    "p100-pcie": ("p100-pcie-12", "p100-sxm2-16"),
     "gtx1080": ("gtx1060", "gtx1060-max-q", "gtx1070", "gtx1080ti", "p4", "p40"),
     "v100-pcie-16": ("v100-pcie-32", "v100-dgxs-32", "titan-v"),
     "rtx2080ti": ("rtx2080",),
@@ -84,7 +84,7 @@ SAME = {
 }
 #: FP32 and FP64 that others print of boards whose rates follow from their family [TFLOP/s].
 PRINTED = {
-    "p100-pcie-16": (9.526, 4.763),  # TechPowerUp; NVIDIA's data sheet: 9.3 and 4.7
+    "p100-pcie": (9.526, 4.763),  # TechPowerUp; NVIDIA's data sheet: 9.3 and 4.7
     "p4": (5.704, 0.178),
     "gtx1080ti": (11.34, 0.354),
     "v100-pcie-16": (14.13, 7.066),

@@ -26,7 +26,7 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.projection.elsewhere.counters import Counted, is_counters, read_counters
 from turnbuckle.projection.elsewhere.given import WORK_COLUMNS, KernelTable, kernel_table
 from turnbuckle.projection.elsewhere.kernels import VENDOR, kernels_longer, reached
-from turnbuckle.projection.elsewhere.priors import Draws
+from turnbuckle.projection.elsewhere.priors import VENDOR_ERROR, Draws
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.uncertainty import project_many
 
@@ -272,7 +272,7 @@ def test_without_a_launch_and_beside_another_vendor_the_rates_stand_alone() -> N
         found = asked(seen, target, nething(kernels=counted(1.0, 0.0)))
         assert found.kernels is not None and found.kernels.basis == "counters" and found.alpha == pytest.approx(2.0)
         longer, shorter = (abs(np.log(end / found.kernels.seconds)) for end in (found.kernels.high, found.kernels.low))
-        assert longer == pytest.approx(1.645 * (0.83 if "mi300x" in found.target else 0.15), rel=0.1)
+        assert longer == pytest.approx(1.645 * (VENDOR_ERROR if "mi300x" in found.target else 0.15), rel=0.1)
         assert shorter == pytest.approx(min(longer, np.log(2)), rel=0.1), "no faster than the largest ratio of rates, 4"
     assert VENDOR in found.drivers
 
@@ -291,7 +291,7 @@ def test_counters_narrow_the_range_and_stay_in_it() -> None:
     assert plain is not None and narrow is not None and idle is not None
     widths = [np.log(k.high / k.low) for k in (narrow, idle, plain)]
     assert widths[0] < 0.5 * widths[2] and widths[1] < 1.1 * widths[2]
-    assert plain.low < narrow.seconds < plain.high and narrow.basis == "counters" and plain.basis == "launch geometry"
+    assert plain.low < narrow.seconds < plain.high and narrow.basis == "counters" and plain.basis == "range of rates"
 
 
 @LAW
@@ -340,7 +340,7 @@ def test_counters_and_a_table_reach_an_answer(tmp_path: Path, turnbuckle: Callab
         shown = turnbuckle("project", path, "--on", "h100-sxm5", "--draws", "50", *files)
     assert done.code == 0, done.err
     found, own = json.loads(done.out)["projections"]
-    assert {c["basis"] for c in found["kernels"]["classes"]} == {"given", "counters", "launch geometry"}
+    assert {c["basis"] for c in found["kernels"]["classes"]} == {"given", "counters", "class", "range of rates"}
     (unmatched,) = [f for f in found["findings"] if f["code"] == "A373"]
     assert unmatched["count"] == 2 and unmatched["detail"] == "2 of 4", "nobody, and the counters of the kernel that the table has"
     assert own["seconds"] == own["measured_seconds"]

@@ -19,6 +19,7 @@ from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.machine.catalog import all_machines
 from turnbuckle.profile.kernels import kind_by_name
 from turnbuckle.profile.profile import Profile, build
+from turnbuckle.projection.elsewhere.classes import measured, rule
 from turnbuckle.projection.elsewhere.drawn import drawn_source
 from turnbuckle.projection.elsewhere.given import kernel_table
 from turnbuckle.projection.elsewhere.kernels import VENDOR, kernels_longer, same_model
@@ -66,20 +67,25 @@ def times(seen: Profile, target: Machine, model: Model | None = None) -> list[fl
 FASTER = {"memory_bandwidth": 2e12, "clock": 1.5e9, "multiprocessors": 120.0, "fp64": 40e12, "fp32": 80e12}
 
 
-def test_many_waves_scale_by_memory_and_by_what_computes() -> None:
-    """Habitat's second equation, with the share of memory in the middle of what the class has."""
+def test_classes_scale_by_their_share_of_memory_and_of_the_peak() -> None:
+    """By bandwidth alone; by bandwidth and the peak of the precision; all less the microsecond that nothing shortens."""
     blocks = 2 * 100 * 1000
-    stencil, other = times(run(("stencil", blocks)), there(**FASTER)), times(run(("k", blocks)), there(**FASTER))
-    assert stencil == pytest.approx([(1 / 2) ** 0.75 * (100 * 1.0 / (120 * 1.5)) ** 0.25])
-    assert other == pytest.approx([(1 / 2) ** 0.5 * (100 * 1.0 / (120 * 1.5)) ** 0.5])
-    product = times(run(("dgemm", blocks)), there(**FASTER, fp64_matrix=FULL["gpu.fp64_matrix"] * 3))
-    assert product == pytest.approx([(1 / 2) ** 0.25 * (1 / 3) ** 0.75]), "by the peak of its precision"
+    floor = 1e-6 / 1e-3
+
+    def by(ratio: float) -> object:
+        return pytest.approx([floor + (1 - floor) * ratio])
+
+    assert times(run(("stencil", blocks)), there(**FASTER)) == by(1 / 2)
+    assert times(run(("dgemm", blocks)), there(**FASTER, fp64_matrix=FULL["gpu.fp64_matrix"] * 3)) == by(0.5**0.5 * (1 / 3) ** 0.5)
+    assert times(run(("k", blocks)), there(**FASTER)) == pytest.approx([1 / 2]), "a name that tells nothing: the middle of the range"
 
 
-def test_a_last_wave_counts_as_one() -> None:
-    """201 blocks: two waves of 200 here, one of 240 there."""
-    found = times(run(("k", 201)), there(**FASTER))
-    assert found == pytest.approx([(1 / 2 * 240 / 200) ** 0.5 * (1 / 1.5) ** 0.5 * 1 / 2])
+def test_fewer_blocks_than_multiprocessors_gain_less_from_a_larger_gpu() -> None:
+    """Of a product of matrices in FP32 it was measured how much."""
+    few, many = (times(run(("sgemm_128x64_nn", blocks)), there(**FASTER))[0] for blocks in (50, 100_000))
+    fill = rule(kind_by_name("sgemm_128x64_nn"))
+    assert fill is not None and fill.fill > 0
+    assert few / many == pytest.approx(((1 + 120 / 50) / (1 + 100 / 50)) ** fill.fill, rel=2e-3)
 
 
 def test_a_kernel_that_fills_no_gpu_has_the_clock_alone() -> None:
@@ -88,20 +94,20 @@ def test_a_kernel_that_fills_no_gpu_has_the_clock_alone() -> None:
 
 
 def test_without_a_launch_the_answer_lies_between_the_rates() -> None:
-    found = asked(run(("stencil", 0)), there(**FASTER))
+    found = asked(run(("k", 0)), there(**FASTER))
     assert found.kernels is not None and found.kernels.basis == "range of rates"
     assert found.alpha == pytest.approx(2.0), "the ratio of memory bandwidths"
     low, high = found.kernels.ends
     assert 1e-3 / 4 / 1.3 < low < 1e-3 / 3 and 0.8e-3 < high < 1.3e-3, "from four times as fast to as recorded"
 
 
-def test_another_vendor_is_another_order_of_doubt() -> None:
+def test_another_vendor_is_more_doubt() -> None:
     seen = run(("stencil", 100_000))
     same, other = (asked(seen, there(title, **FASTER)) for title in ("H100", "MI300X"))
     assert same.kernels is not None and other.kernels is not None
-    assert (same.kernels.basis, other.kernels.basis) == ("launch geometry", "range of rates")
+    assert (same.kernels.basis, other.kernels.basis) == ("class", "class")
     width = [np.log(k.high / k.low) / 2 / 1.645 for k in (same.kernels, other.kernels)]
-    assert width[0] < 0.3 < 0.6 < width[1] and VENDOR in other.drivers
+    assert width[0] < 0.8 * width[1] and VENDOR in other.drivers
     assert other.kernels.high / other.kernels.low < 16.1, "no farther than the largest ratio of rates, four, either way"
 
 
@@ -160,7 +166,7 @@ def test_given_kernels_come_first(tmp_path: Path) -> None:
     certain, drawn = by_basis["stencil", "given"], by_basis["other", "given"]
     assert (certain.seconds, certain.low, certain.high) == pytest.approx((5e-4, 5e-4, 5e-4))
     assert drawn.seconds == pytest.approx(2.5e-4) and np.log(drawn.high / drawn.low) / 2 / 1.645 == pytest.approx(0.1, rel=0.1)
-    assert ("other", "launch geometry") in by_basis, "what the table leaves out is told as before"
+    assert ("other", "range of rates") in by_basis, "what the table leaves out is told as before"
 
 
 def test_given_kernels_hold_for_a_changed_coupling_too(tmp_path: Path) -> None:
@@ -219,6 +225,13 @@ def _allowed(source: Machine, target: Machine) -> tuple[float, float]:
             errors = [p.error for p in (*clocks, *units) if p is not None]
             reach = np.exp(1.645 * np.linalg.norm(errors))
             ends += [b / a * clocks[1].value / clocks[0].value * end for end in (1 / reach, reach)]
+    shares = [machine.get("gpu.memory_efficiency") for machine in (source, target)]
+    rates = [machine.get("gpu.memory_bandwidth") for machine in (source, target)]
+    if None not in shares:
+        (here_share, there_share), (here_rate, there_rate) = shares, rates
+        reach = np.exp(1.645 * np.linalg.norm([p.error for p in (*shares, *rates)]))
+        ratio = there_share.value * there_rate.value / here_share.value / here_rate.value
+        ends += [ratio / reach, ratio * reach]
     return min(ends), max(ends)
 
 
@@ -233,6 +246,8 @@ def test_ratios_stay_inside_what_rates_allow(source: str) -> None:
         longer = kernels_longer(kinds, pair, drawn_source(pair.source, draws), drawn_source(pair.target, draws), draws)
         if longer is None or same_model(pair):
             continue
+        # what was measured on both GPUs is told as measured
+        longer = longer[:, [not measured(kind, pair) for kind in kinds]]
         least, most = _allowed(pair.source, pair.target)
         if other_vendor(pair):
             least, most = min(least, 1 / most), max(most, 1 / least)

@@ -31,6 +31,8 @@ VERBS = (
     ("slack", "--draws", "10"),
     ("whatif",),
     ("transfers", "--on", "pcie5-x16"),
+    ("suite", "--on", "gh200", "--draws", "10"),
+    ("sweep", "--model", "project", "--axis", "on=gh200,cdi-row-link", "--draws", "10", "--workers", "1"),
 )
 #: Times of the two answers may differ by what sums in another order do.
 NEAR = 1e-6
@@ -40,6 +42,8 @@ FREE = {"provenance", "findings", "sha256", "size_bytes", "name", "places", "row
 OF_ORDER = "P114"
 CLOCK = {"start", "end", "timestamp", "rawTimestamp"}
 CORRELATION = {"correlationId"}
+#: A number that stands for every stream.
+_EVERY = (1 << 32) - 1
 NUMBERS = {"contextId", "streamId", "oldContextId"}
 
 
@@ -88,7 +92,8 @@ def _add(database: sqlite3.Connection, columns: set[str], amount: int) -> None:
         # what a table of the machine or of the session says is no event
         if not table.startswith(("TARGET_INFO", "META", "ANALYSIS", "ENUM")):
             for column in columns.intersection(there):
-                database.execute(f'UPDATE "{table}" SET "{column}" = "{column}" + {amount} WHERE "{column}" IS NOT NULL')
+                renamed = f'"{column}" + {amount} WHERE "{column}" < {_EVERY}'
+                database.execute(f'UPDATE "{table}" SET "{column}" = {renamed}')
 
 
 def twin(recording: Path, way: str, place: Path, seed: int = 1) -> Path:

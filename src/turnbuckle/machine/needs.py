@@ -13,7 +13,7 @@ from turnbuckle.foundation.schema import table_rows
 from turnbuckle.machine.machine import Machine
 from turnbuckle.machine.parameter_names import ParameterName, parameter_name
 
-Basis = Literal["launch geometry", "range of rates", "roofline"]
+Basis = Literal["class", "launch geometry", "range of rates", "roofline"]
 Necessity = Literal["required", "one of", "refines"]
 
 

@@ -41,6 +41,8 @@ class KernelKind:
     name : class by name, ``matrix product`` or ``elementwise``; ``other`` where the name tells none.
     bound : what holds the class up.
     precision : ``fp64``, ``tf32``, ``bf16``, ...; empty where the name tells none.
+    layout : ``tn`` or ``nn``, of a product of matrices; empty where the name tells none.
+    seconds : their mean time [s]; 0 where it is not known.
     blocks, threads, registers, shared_bytes : thread blocks of a launch, threads a block, registers a thread, shared memory a block [B];
         0 where the recording does not state them.
     given : row of the user's table that gives their time elsewhere; -1 for none.
@@ -49,6 +51,8 @@ class KernelKind:
     name: str = OTHER
     bound: Bound = ""
     precision: str = ""
+    layout: str = ""
+    seconds: float = 0.0
     blocks: int = 0
     threads: int = 0
     registers: int = 0
@@ -93,8 +97,15 @@ def kind_by_name(name: str) -> KernelKind:
     text = _NAMELESS.sub("", name[:_LONGEST])
     stem = re.split(r"[<(]", text, maxsplit=1)[0]
     match = next((rule for part in (stem, text) for rule in rules() if rule.what == "class" and rule.pattern.search(part)), None)
-    precision = next((rule.word for rule in rules() if rule.what == "precision" and rule.pattern.search(text)), "")
-    return KernelKind(precision=precision) if match is None else KernelKind(match.word, match.bound, precision)
+    precision, layout = (_word(what, text) for what in ("precision", "layout"))
+    if match is None:
+        return KernelKind(precision=precision)
+    return KernelKind(match.word, match.bound, precision, layout if match.word == "matrix product" else "")
+
+
+def _word(what: str, text: str) -> str:
+    """Return the word of the first rule of a kind that matches; empty where none does."""
+    return next((rule.word for rule in rules() if rule.what == what and rule.pattern.search(text)), "")
 
 
 def between_gpus(name: str) -> bool:
@@ -133,16 +144,18 @@ def kinds_of(trace: Trace, given: Callable[[str], int] | None = None) -> tuple[l
     launched = [kernels[c].fill_null(0).cast(pl.Int64).clip(0).to_numpy() for c in _LAUNCH]
     group, place = alike(head_of_row, *launched)
     ns = np.bincount(group, weights=(kernels["end_ns"] - kernels["start_ns"]).to_numpy(), minlength=len(place))
+    mean = ns / np.maximum(np.bincount(group, minlength=len(place)), 1) * 1e-9
     longest = np.argsort(-ns, kind="stable")
     kinds: list[KernelKind] = []
     number: list[int] = []
     first: dict[int, int] = {}
-    for row_of_group in place[longest].tolist():
+    for row_of_group, seconds in zip(place[longest].tolist(), mean[longest].tolist(), strict=True):
         head = int(head_of_row[row_of_group])
         blocks, threads, registers, shared_bytes = (int(column[row_of_group]) for column in launched)
         if len(kinds) < MOST_KINDS or head not in first:
             of, row = heads[head]
-            kinds.append(replace(of, blocks=blocks, threads=threads, registers=registers, shared_bytes=shared_bytes, given=row))
+            launch = {"blocks": blocks, "threads": threads, "registers": registers, "shared_bytes": shared_bytes}
+            kinds.append(replace(of, seconds=seconds, given=row, **launch))
             first.setdefault(head, len(kinds) - 1)
             number.append(len(kinds) - 1)
         else:

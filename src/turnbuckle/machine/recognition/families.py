@@ -45,6 +45,20 @@ _DESKTOP: Final = re.compile(r"geforce|titan (?:rtx|x)", re.IGNORECASE)
 _NO_TENSOR: Final = re.compile(r"\bgtx\b", re.IGNORECASE)
 
 
+#: Families of AMD without units for TF32: those before CDNA 3, which brought XF32 (AMD, CDNA 3 instruction set architecture).
+_AMD_BEFORE_XF32: Final = ("gfx906", "gfx908", "gfx90a")
+
+
+def without_tf32(family: str) -> bool:
+    """Return whether a family has no units for TF32, so that its kernels run in FP32: those of NVIDIA have them from capability 8.0 on.
+
+    >>> without_tf32("7.0"), without_tf32("8.0"), without_tf32("")
+    (True, False, False)
+    """
+    capability = re.fullmatch(r"(\d+)\.\d+", family)
+    return int(capability[1]) < 8 if capability else family in _AMD_BEFORE_XF32
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """GPUs whose multiprocessors are alike.

@@ -21,7 +21,7 @@ from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
-from turnbuckle.projection.elsewhere.kernels import PEAKS, basis_of, kernel_rate, scales
+from turnbuckle.projection.elsewhere.kernels import PEAKS, basis_of, kernel_rate, peaks, scales
 from turnbuckle.projection.elsewhere.priors import GPU_RATES, PAGES, SOURCE_GPU, forwards, other_gpu
 
 if TYPE_CHECKING:
@@ -152,23 +152,23 @@ def _lacking(kind: KernelKind, pair: Pair, model: Model) -> list[str]:
 
 def _unlike(field: str, pair: Pair, basis: str) -> bool:
     """Return whether source and target do not both state a rate; of one GPU that neither states it is the same."""
-    states = [any(name in machine.parameters for name in _names(field)) for machine in (pair.source, pair.target)]
+    states = [any(name in machine.parameters for name in _names(field, machine)) for machine in (pair.source, pair.target)]
     return not all(states) and (any(states) or basis != "same GPU")
 
 
 def _which(pair: Pair, field: str) -> Machine:
     """Return the machine that does not state a rate: the target, unless it does."""
-    return pair.source if any(name in pair.target.parameters for name in _names(field)) else pair.target
+    return pair.source if any(name in pair.target.parameters for name in _names(field, pair.target)) else pair.target
 
 
-def _names(field: str) -> tuple[ParameterName, ...]:
-    return (_MEMORY,) if field == MEMORY else PEAKS[field.lower()]
+def _names(field: str, machine: Machine) -> tuple[ParameterName, ...]:
+    return (_MEMORY,) if field == MEMORY else peaks(field.lower(), machine)
 
 
 def _longest(field: str, pair: Pair) -> float:
     """Return by how many of its own lengths a kernel may take longer where a rate is not known; at least 1, as where it vanishes."""
     units, clock = pair.target.value("gpu.multiprocessors"), pair.target.value("gpu.clock")
-    rate = next((value for name in _names(field) if (value := pair.source.value(name)) is not None), None)
+    rate = next((value for name in _names(field, pair.source) if (value := pair.source.value(name)) is not None), None)
     if field == MEMORY or rate is None or units is None or clock is None:
         return _LONGEST
     return max(rate / (units * clock * _FEWEST.get(field, _FEWEST_OTHER)) - 1.0, 1.0)

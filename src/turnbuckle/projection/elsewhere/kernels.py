@@ -2,8 +2,8 @@
 
     given              the user's table: a ratio or a duration for kernels of a name
     counters           a profiler's: what was reached of memory bandwidth and arithmetic tells which of them decides
-    launch geometry    waves of thread blocks, on a GPU of the same vendor (Habitat); the share of memory by what the name tells
-    range of rates     another vendor, or no launch recorded: between the ratio of memory bandwidths, of the peak of the precision, and 1
+    class              what was measured of kernels of that class (`elsewhere.classes`)
+    range of rates     a name that tells nothing, or a GPU that is not full: between the ratios of memory and of the peak, and 1
     kept               collectives, which wait for other GPUs; the same GPU elsewhere
 
 No constant is fitted to a validation case.
@@ -19,9 +19,11 @@ import numpy as np
 from turnbuckle.cost.waves import blocks_at_once, longer, memory_share
 from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.machine import Machine, Pair
+from turnbuckle.machine.recognition.families import without_tf32
 from turnbuckle.machine.needs import lacking
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.kernels import KernelKind
+from turnbuckle.projection.elsewhere.classes import by_class, measured, reached_bandwidth, rule, scatter
 from turnbuckle.projection.elsewhere.counters import Counted
 from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.normal import below
@@ -35,8 +37,6 @@ WAVE_ERROR: Final = 0.15
 #: One GPU model from node to node (log-sd): 8 % on average over five systems (Sinha et al., Not All GPUs Are Created Equal, arXiv
 #: 2208.11035v3, abstract).
 SAME_GPU: Final = 0.08
-#: Share of a kernel's time that memory decides, by what holds its class up: between these, the middle stated.
-SHARES: Final[Mapping[str, tuple[float, float]]] = {"pipe": (0.0, 0.5), "memory": (0.5, 1.0), "": (0.0, 1.0)}
 #: What any multiprocessor since 2016 holds where a machine file does not say (CUDA C++ Programming Guide, technical specifications).
 _HELD: Final[Mapping[ParameterName, float]] = {
     "gpu.threads": 2048.0,
@@ -60,6 +60,7 @@ _LEAST: Final = 1e-9
 
 #: Names among the drivers.
 KERNELS: Final = "kernels on the other GPU"
+REACHED_SHARE: Final = "share of its memory bandwidth that a GPU reaches"
 VENDOR: Final = "kernels on a GPU of another vendor"
 
 
@@ -78,20 +79,28 @@ def _over(name: ParameterName, source: Priced, target: Priced) -> Float | None:
     return None if before is None or after is None else np.asarray(after / before)
 
 
-def peak_over(precision: str, source: Priced, target: Priced) -> Float | None:
+def peaks(precision: str, machine: Machine) -> tuple[ParameterName, ...]:
+    """Return the peaks that kernels of a precision can reach on a machine's GPU: where its family has no units for TF32, that of FP32."""
+    names = PEAKS.get(precision, ())
+    absent = precision == "tf32" and names[0] not in machine.parameters and without_tf32(machine.family)
+    return ("gpu.fp32",) if absent else names
+
+
+def peak_over(precision: str, pair: Pair, source: Priced, target: Priced) -> Float | None:
     """Return the peak rate of a precision there over here; None where no machine file states it on both.
 
     By the units that both machines have; where one has units for matrices and the other has none, by the best of each.
     """
-    names = PEAKS.get(precision, ())
-    alike = next((ratio for name in names if (ratio := _over(name, source, target)) is not None), None)
-    before, after = (next((v for name in names if (v := machine.value(name)) is not None), None) for machine in (source, target))
+    here, there = peaks(precision, pair.source), peaks(precision, pair.target)
+    alike = next((ratio for name in here if name in there and (ratio := _over(name, source, target)) is not None), None)
+    before = next((v for name in here if (v := source.value(name)) is not None), None)
+    after = next((v for name in there if (v := target.value(name)) is not None), None)
     return alike if alike is not None or before is None or after is None else np.asarray(after / before)
 
 
 def scales(pair: Pair) -> bool:
     """Return whether both machines state a rate that kernels could scale by."""
-    rates = [_over("gpu.memory_bandwidth", pair.source, pair.target), *(peak_over(p, pair.source, pair.target) for p in PEAKS)]
+    rates = [_over("gpu.memory_bandwidth", pair.source, pair.target), *(peak_over(p, pair, pair.source, pair.target) for p in PEAKS)]
     return any(rate is not None for rate in rates)
 
 
@@ -111,7 +120,16 @@ def basis_of(kind: KernelKind, pair: Pair, given: KernelTable | None = None) -> 
         return "same GPU"
     if counters is not None and _by_counts(kind, counters, pair):
         return "counters"
-    return "launch geometry" if _by_launch(kind, pair) else "range of rates"
+    return "class" if _by_rule(kind, pair) else "range of rates"
+
+
+def _by_rule(kind: KernelKind, pair: Pair) -> bool:
+    """Return whether the class of a kernel tells its time on the target: it has a rule, and fills its GPU unless the rule says how."""
+    constants = rule(kind)
+    stated = all(machine.value("gpu.memory_bandwidth") is not None for machine in (pair.source, pair.target))
+    if constants is None or not stated:
+        return False
+    return constants.fill > 0 or not bool(_unfilled([kind], pair.source)[0])
 
 
 def _by_launch(kind: KernelKind, pair: Pair) -> bool:
@@ -175,33 +193,40 @@ def kernels_longer(
             out[:, rows] = _by_counters(chosen, pair, source, target, draws, given)
         elif basis == "same GPU":
             out[:, rows] = np.exp(SAME_GPU * draws.of(KERNELS))
-        elif basis == "launch geometry":
-            out[:, rows] = _by_waves(chosen, pair, source, target, draws)
+        elif basis == "class":
+            out[:, rows] = _by_class(chosen, pair, source, target, draws)
         elif basis == "range of rates":
             out[:, rows] = _by_hull(chosen, pair, source, target, draws)
-        if basis in ("counters", "launch geometry", "range of rates"):
+        if basis in ("counters", "class", "range of rates"):
             out[:, rows] = _allowed(out[:, rows], chosen, pair)
     return out if draws.draws else out[0]
 
 
 def _allowed(longer: Float, kinds: Sequence[KernelKind], pair: Pair) -> Float:
-    """Return the same times within what the machines' rates allow, shape (..., kinds)."""
-    bounds = {kind.precision: rates_allow(pair, kind.precision) for kind in kinds}
-    slowest, fastest = np.array([bounds[kind.precision] for kind in kinds]).T
+    """Return the same times within what the machines' rates allow, shape (..., kinds); what was measured on both GPUs is not held to it."""
+    free = (1e-9, 1e9)
+    bounds = {(kind.precision, measured(kind, pair)): rates_allow(pair, kind.precision) for kind in kinds}
+    chosen = [free if measured(kind, pair) else bounds[kind.precision, False] for kind in kinds]
+    slowest, fastest = np.array(chosen).T
     return np.clip(longer, 1.0 / fastest, 1.0 / slowest)
 
 
 def rates_allow(pair: Pair, precision: str = "") -> tuple[float, float]:
     """Return the least and the most by which kernels of a precision can run faster on the target; 1 lies between them.
 
-    These are the ratios of the rates that both machines state and that can hold such a kernel up: of memory, of arithmetic in its
-    precision (in any where the name tells none), of the clock, of multiprocessors times clock.  Each reaches as far as its errors do.
+    These are the ratios of the rates that both machines state and that can hold such a kernel up: of memory, as stated and as it is
+    reached, of arithmetic in its precision (in any where the name tells none), of the clock, of multiprocessors times clock.  Each reaches
+    as far as its errors do.
     Vendors' kernels reach other shares of these rates: between them a kernel may lose as much as it may gain (of an image classifier
     the kernels took 1.4 times as long on an MI300X as on an H100, all of whose rates are lower).
     """
     named = PEAKS.get(precision) or tuple(name for names in PEAKS.values() for name in names)
     singly: tuple[ParameterName, ...] = ("gpu.memory_bandwidth", "gpu.clock", *dict.fromkeys(named))
-    rates = [_ends(pair, (name,)) for name in singly] + [_ends(pair, ("gpu.multiprocessors", "gpu.clock"))]
+    products: tuple[tuple[ParameterName, ...], ...] = (
+        ("gpu.multiprocessors", "gpu.clock"),
+        ("gpu.memory_bandwidth", "gpu.memory_efficiency"),
+    )
+    rates = [_ends(pair, (name,)) for name in singly] + [_ends(pair, names) for names in products]
     ends = [end for rate in rates if rate is not None for end in rate]
     if not ends:
         return 1e-9, 1e9
@@ -234,13 +259,22 @@ def _by_name(kinds: Sequence[KernelKind], draws: Draws) -> Float:
     return np.concatenate(drawn, axis=1)
 
 
-def _by_waves(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws) -> Float:
-    low, high = (np.array([SHARES[k.bound][end] for k in kinds]) for end in (0, 1))
-    share = low + (high - low) * below(_by_name(kinds, draws))
-    by_rate = {(k.bound, k.precision): k for k in kinds}
-    ratios = {rate: _computes(k, pair, source, target) for rate, k in by_rate.items()}
-    compute = _columns([ratios[k.bound, k.precision] for k in kinds], draws)
-    return _waved(kinds, source, target, share, compute) * np.exp(WAVE_ERROR * draws.of(KERNELS))
+def _by_class(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws) -> Float:
+    """Return the ratios of classes, with their scatter: one draw a class, and one for what another GPU or vendor adds."""
+    memory = reached_bandwidth(pair, source, target, draws.of(REACHED_SHARE))
+    assert memory is not None  # `basis_of` has looked
+    peaks = {kind: _peak_of_class(kind, pair, source, target) for kind in kinds}
+    compute = _columns([memory if peaks[kind] is None else peaks[kind] for kind in kinds], draws)
+    own, more = np.array([scatter(kind, pair) for kind in kinds]).T
+    further = draws.of(VENDOR if other_vendor(pair) else KERNELS)
+    return by_class(kinds, pair, np.atleast_2d(memory), compute) * np.exp(own * _by_name(kinds, draws) + more * further)
+
+
+def _peak_of_class(kind: KernelKind, pair: Pair, source: Priced, target: Priced) -> Float | None:
+    """Return the peak there over here: of the precision of a class that arithmetic holds up, of FP32 for any other."""
+    if kind.bound != "pipe" and (peak := peak_over("fp32", pair, source, target)) is not None:
+        return peak
+    return _computes(kind, pair, source, target)
 
 
 def _by_counters(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws, given: KernelTable) -> Float:
@@ -276,12 +310,12 @@ def _computes(kind: KernelKind, pair: Pair, source: Priced, target: Priced, coun
     if counters is not None and (at_peak := _at_peak(counters, source)):
         return _over(max(at_peak, key=lambda name: at_peak[name]), source, target)
     foreign = other_vendor(pair)
-    if (kind.bound == "pipe" or foreign) and (peak := peak_over(kind.precision, source, target)) is not None:
+    if (kind.bound == "pipe" or foreign) and (peak := peak_over(kind.precision, pair, source, target)) is not None:
         return peak
     units = [_middle(machine, "gpu.multiprocessors") * _middle(machine, "gpu.clock") for machine in (target, source)]
     if not foreign and not np.isnan(units).any():
         return np.asarray(units[0] / units[1])
-    peaks = [peak for word in ("fp64", "fp32") if (peak := peak_over(word, source, target)) is not None]
+    peaks = [peak for word in ("fp64", "fp32") if (peak := peak_over(word, pair, source, target)) is not None]
     return np.exp(sum(np.log(peak) for peak in peaks) / len(peaks)) if peaks else None
 
 
@@ -320,18 +354,23 @@ def _middle(machine: Priced, name: ParameterName, default: float = np.nan) -> fl
 def _by_hull(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: Priced, draws: Draws) -> Float:
     """Draw between what could bound kernels: by halves of a normal from the middle to either end, each reached 5 times in 100.
 
-    The middle is the ratio of memory bandwidths, or that of the peaks where a machine states no bandwidth; for a kernel that does not
-    fill its GPU it is 1, whatever the other could compute.
+    The middle is the ratio of the memory bandwidths that are reached, or that of the peaks where a machine states no bandwidth.  For a
+    kernel that does not fill its GPU it is that of the clocks, which another vendor's says nothing of.
     """
-    memory = _over("gpu.memory_bandwidth", source, target)
+    memory = reached_bandwidth(pair, source, target, draws.of(REACHED_SHARE))
+    clock = None if other_vendor(pair) else _over("gpu.clock", source, target)
     unfilled = _unfilled(kinds, source)
     z = _by_name(kinds, draws)
+    flat = np.zeros(draws.draws or 1)
     out = np.ones(z.shape)
     for k, kind in enumerate(kinds):
         words = (kind.precision,) if kind.precision else ("fp64", "fp32")
-        rates = [rate for rate in (memory, *(peak_over(word, source, target) for word in words)) if rate is not None]
-        logs = [np.broadcast_to(-np.log(rate), (draws.draws or 1, 1))[:, 0] for rate in rates] + [np.zeros(draws.draws or 1)]
-        middle = logs[-1] if unfilled[k] else logs[0]
+        rates = [rate for rate in (memory, *(peak_over(word, pair, source, target) for word in words)) if rate is not None]
+        logs = [flat - np.log(rate).reshape(-1) for rate in rates] + [flat]
+        middle = logs[0]
+        if unfilled[k]:
+            middle = flat if clock is None else flat - np.log(clock).reshape(-1)
+            logs.append(middle)
         reach = np.where(z[:, k] > 0, np.max(logs, axis=0) - middle, middle - np.min(logs, axis=0)) / _REACH
         out[:, k] = np.exp(middle + z[:, k] * reach)
     return np.asarray(out * _scatter(pair, draws))

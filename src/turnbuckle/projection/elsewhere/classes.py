@@ -1,0 +1,182 @@
+"""Classes of kernels on another GPU: the shares of bandwidth and peak of each, what was measured of it, and how far that reaches.
+
+`kernel_classes.csv` has a row for each class, layout and precision: the share that memory decides, how far times scatter about the
+formula (log-sd) where both GPUs were measured, where one was not, and between vendors.  `kernel_offsets.csv` has what a class takes
+longer on a GPU that was measured.  Both come from `validation/kernels/fit.py`, or say that they are assumptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from turnbuckle.cost.kernel_class import WORK, filled, longer, weights, work
+from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.schema import table_rows
+from turnbuckle.machine import Machine, Pair
+from turnbuckle.profile.kernels import KernelKind
+from turnbuckle.projection.elsewhere.priors import other_vendor
+
+if TYPE_CHECKING:
+    from turnbuckle.projection.model import Priced
+
+#: Share of its memory bandwidth that a GPU reaches where nobody measured it, and its log-sd: 14 GPUs of the catalogue reach 0.74 to 0.94.
+REACHED: Final = 0.83
+REACHED_ERROR: Final = 0.09
+#: Largest ratio of memory bandwidths of two boards with one chip (A100 of 80 and of 40 GB: 1.31).
+_ONE_CHIP: Final = 1.35
+_REFERENCE: Final = {"memory": 900e9 * 0.92, "compute": 15.7e12}
+_TABLES: Final = "projection/elsewhere"
+
+
+@dataclass(frozen=True)
+class ClassRule:
+    """Constants of a class.
+
+    Attributes
+    ----------
+    memory : share of the time that memory decides.
+    fill : exponent of the part of the GPU that blocks fill.
+    error, error_other, error_vendor : scatter of times (log-sd), between GPUs that were measured, with one that was not, and of two vendors.
+    nature : ``measured`` or ``assumption``.
+    """
+
+    memory: float
+    fill: float
+    error: float
+    error_other: float
+    error_vendor: float
+    nature: str
+
+
+@cache
+def _rules() -> dict[tuple[str, str, str], ClassRule]:
+    rows = table_rows(f"{_TABLES}/kernel_classes.csv")
+    numbers = ("memory", "fill", "error", "error_other", "error_vendor")
+    return {(r["class"], r["layout"], r["precision"]): ClassRule(*(float(r[n]) for n in numbers), r["nature"]) for r in rows}
+
+
+@cache
+def _measured() -> tuple[tuple[tuple[str, str], str, float, float, Float], ...]:
+    """Return class and layout, family, multiprocessors, bandwidth [B/s] and offsets of each row."""
+    columns = [*(f"{seconds * 1e3:g} ms" for seconds in WORK), "tenfold blocks"]
+    return tuple(
+        (
+            (row["class"], row["layout"]),
+            row["family"],
+            float(row["multiprocessors"]),
+            float(row["memory_bandwidth"]),
+            np.array([float(row[c]) for c in columns]),
+        )
+        for row in table_rows(f"{_TABLES}/kernel_offsets.csv")
+    )
+
+
+def rule(kind: KernelKind) -> ClassRule | None:
+    """Return the constants of a class: of its layout and precision, else of the class; None for a class that has none."""
+    keys = ((kind.name, kind.layout, kind.precision), (kind.name, "", kind.precision), (kind.name, "", ""))
+    return next((_rules()[key] for key in keys if key in _rules()), None)
+
+
+def offsets(kind: KernelKind, machine: Machine) -> Float | None:
+    """Return what a class takes longer on a machine's GPU at `WORK` and with tenfold blocks (log); None where it was not measured there.
+
+    A board counts as measured if another with its chip was: one family, as many multiprocessors, memory within a third.
+    """
+    constants = rule(kind)
+    if constants is None or constants.nature != "measured":
+        return None
+    units, bandwidth = machine.value("gpu.multiprocessors"), machine.value("gpu.memory_bandwidth")
+    if not machine.family or units is None or bandwidth is None:
+        return None
+    chip = (machine.family, units)
+    apart = {
+        abs(np.log(rate / bandwidth)): values
+        for name, family, count, rate, values in _measured()
+        if name == (kind.name, kind.layout) and (family, count) == chip
+    }
+    nearest = min(apart, default=np.inf)
+    return apart[nearest] if nearest < np.log(_ONE_CHIP) else None
+
+
+def measured(kind: KernelKind, pair: Pair) -> bool:
+    """Return whether a class was measured on the GPUs of both machines; elementwise kernels, where both state what memory reaches."""
+    constants = rule(kind)
+    if constants is None or constants.nature != "measured":
+        return False
+    if not any(key == (kind.name, kind.layout) for key, *_ in _measured()):
+        return all(machine.value("gpu.memory_efficiency") is not None for machine in (pair.source, pair.target))
+    return all(offsets(kind, machine) is not None for machine in (pair.source, pair.target))
+
+
+def scatter(kind: KernelKind, pair: Pair) -> tuple[float, float]:
+    """Return the scatter of a class about the formula (log-sd): its own, and what another GPU or vendor adds."""
+    constants = rule(kind)
+    assert constants is not None  # the caller has looked
+    if other_vendor(pair):
+        whole = constants.error_vendor
+    else:
+        whole = constants.error if measured(kind, pair) else constants.error_other
+    own = min(constants.error, whole)
+    return own, float(np.sqrt(whole**2 - own**2))
+
+
+def by_class(kinds: Sequence[KernelKind], pair: Pair, memory: Float, compute: Float) -> Float:
+    """Return the time on the target over that on the source, without scatter; shape (draws, kinds).
+
+    Parameters
+    ----------
+    kinds : all of classes that have a `rule`.
+    memory : bandwidth of memory that is reached, there over here; shape (draws, 1).
+    compute : the peak of each kind's precision, there over here; shape (draws, kinds).
+    """
+    constants = [constants for kind in kinds if (constants := rule(kind)) is not None]
+    share, fill = (np.array([getattr(c, name) for c in constants]) for name in ("memory", "fill"))
+    logs = -share * np.log(memory) - (1.0 - share) * np.log(compute)
+    logs = logs + fill * _less_filled(kinds, pair) + _apart(kinds, pair, share)
+    return longer([kind.seconds for kind in kinds], np.exp(logs))
+
+
+def _less_filled(kinds: Sequence[KernelKind], pair: Pair) -> Float:
+    units = [machine.value("gpu.multiprocessors") for machine in (pair.source, pair.target)]
+    if None in units:
+        return np.zeros(len(kinds))
+    blocks = [kind.blocks if kind.launched else 0 for kind in kinds]
+    here, there = (filled(blocks, count) for count in units if count is not None)
+    return here - there
+
+
+def _apart(kinds: Sequence[KernelKind], pair: Pair, share: Float) -> Float:
+    """Return what the class takes longer on the target's GPU, less what it takes longer here; 0 unless it was measured on both."""
+    source = pair.source
+    memory = (source.value("gpu.memory_bandwidth") or _REFERENCE["memory"]) * (source.value("gpu.memory_efficiency") or REACHED)
+    compute = source.value("gpu.fp32") or _REFERENCE["compute"]
+    seconds = np.array([kind.seconds for kind in kinds])
+    blocks = [kind.blocks if kind.launched else 0 for kind in kinds]
+    at = weights(work(seconds, memory / _REFERENCE["memory"], compute / _REFERENCE["compute"], share), blocks)
+    none = np.zeros(at.shape[-1])
+    more = [
+        none if (here := offsets(kind, source)) is None or (there := offsets(kind, pair.target)) is None else there - here for kind in kinds
+    ]
+    return np.asarray((np.array(more) * at).sum(axis=-1))
+
+
+def reached_bandwidth(pair: Pair, source: Priced, target: Priced, drawn: Float) -> Float | None:
+    """Return the bandwidth of memory that is reached, there over here; None where a machine states no bandwidth.
+
+    Parameters
+    ----------
+    drawn : normals of the share that a GPU reaches where nobody measured it, shape (draws, 1).
+    """
+    before, after = source.value("gpu.memory_bandwidth"), target.value("gpu.memory_bandwidth")
+    if before is None or after is None:
+        return None
+    shares = [machine.value("gpu.memory_efficiency") for machine in (source, target)]
+    unknown = sum(share is None for share in shares)
+    here, there = (REACHED if share is None else share for share in shares)
+    apart = np.exp(REACHED_ERROR * np.sqrt(unknown) * drawn) if unknown and before is not after else 1.0
+    return np.asarray(after / before * there / here * apart)
