@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hostile_names import Ran
+from model_tables import MODELS, agree, numbers, shown, tables
 
 Run = Callable[..., Ran]
 ROOT = Path(__file__).resolve().parents[2]
-MODELS = ROOT / "docs" / "models"
-_RULE = re.compile(r"\|[ :|-]+\|")
 #: Names of recordings in the tables, and their folders.
 RECORDINGS = {
     "CloverLeaf, A100": "cloverleaf_a100_perlmutter",
@@ -54,17 +53,6 @@ ONCE = {
 }
 
 
-def tables(page: str) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Titles and rows of each table of a page."""
-    lines = (MODELS / f"{page}.md").read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines):
-        if not _RULE.fullmatch(line):
-            continue
-        end = next((k for k in range(number, len(lines)) if not lines[k].startswith("|")), len(lines))
-        titles, *rows = ([cell.strip() for cell in text.strip("|").split("|")] for text in lines[number - 1 : end] if text != line)
-        yield titles, rows
-
-
 def test_every_table_of_numbers_is_computed_or_was_there() -> None:
     once: dict[str, int] = {}
     computed = set()
@@ -81,25 +69,6 @@ def test_every_table_of_numbers_is_computed_or_was_there() -> None:
     assert once == ONCE
     for test in COMPUTED.values():
         assert (ROOT / test).exists() or (Path(__file__).parent / test).exists()
-
-
-def shown(page: str, begin: str) -> dict[str, list[str]]:
-    """Rows of a table by their first cell."""
-    found = [rows for titles, rows in tables(page) if ", ".join(titles).startswith(begin)]
-    assert len(found) == 1
-    return {row[0]: row[1:] for row in found[0]}
-
-
-def agree(cell: str, *values: float | None) -> None:
-    """Hold a printed cell, `0.688x to 0.713x` or `1.6 %`, to values: by two units of its last digit."""
-    numbers = re.findall(r"\d+(?:\.\d+)?", cell)
-    told = [v for v in values if v is not None]
-    if len(numbers) == 1:
-        told = told[:1]
-    assert len(numbers) == len(told), (cell, values)
-    for number, value in zip(numbers, told, strict=True):
-        last = 10.0 ** -len(number.partition(".")[2])
-        assert abs(float(number) - value) <= 2 * last, (cell, values)
 
 
 @pytest.fixture
