@@ -37,11 +37,7 @@ def shown(page: str, begin: str) -> dict[str, list[str]]:
 
 
 def numbers(cell: str) -> list[float]:
-    """Return the numbers in a cell, in their order.
-
-    >>> numbers("18,400 of -0.71 to 1e3"), numbers("16.7, 17.2")
-    ([18400.0, -0.71], [16.7, 17.2])
-    """
+    """Return the numbers in a cell, in their order."""
     return [float(text) for text in _texts(cell)]
 
 

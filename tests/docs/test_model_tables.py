@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from hostile_names import Ran
-from model_tables import MODELS, agree, numbers, shown, tables
+from model_tables import MODELS, agree, numbers, rows, shown, tables
 
 Run = Callable[..., Ran]
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,44 +31,49 @@ RECORDINGS = {
 }
 #: Tables of numbers by page and the first column titles, and what computes them: a test, or a script whose output they are.
 COMPUTED = {
-    ("sharing", "recording, 1, 2"): "test_model_tables.py",
-    ("sharing", "recording, 100 µs to 10 µs"): "test_model_tables.py",
-    ("ssi", "recording, calls"): "test_model_tables.py",
+    ("sharing", "recording, 1, 2"): "tests/docs/test_model_tables.py",
+    ("sharing", "recording, 100 µs to 10 µs"): "tests/docs/test_model_tables.py",
+    ("ssi", "recording, calls"): "tests/docs/test_model_tables.py",
+    ("order", "recordings, activities"): "tests/docs/test_model_tables.py",
+    ("ahead", "unknown, on B"): "tests/docs/test_model_tables_copies.py",
+    ("ahead", "A, B and its transfers"): "tests/docs/test_model_tables_copies.py",
+    ("packet", "machine, link"): "tests/docs/test_model_tables_copies.py",
+    ("packet", "series, copies"): "tests/docs/test_model_tables_copies.py",
+    ("collectives", ", b, ring"): "tests/docs/test_model_tables_messages.py",
+    ("contention", "ranks, logp"): "tests/docs/test_model_tables_messages.py",
+    ("contention", "network, ranks"): "tests/docs/test_model_tables_messages.py",
+    ("extrapolation", ", run time, compute"): "tests/docs/test_model_tables_messages.py",
+    ("integration", "recording, in MPI"): "tests/docs/test_model_tables_messages.py",
+    ("limppy", "`--fidelity`, `limppy`"): "tests/docs/test_model_tables_messages.py",
+    ("limppy", "recording, packets"): "tests/docs/test_model_tables_messages.py",
+    ("patterns", "application, printed, pattern"): "tests/docs/test_model_tables_messages.py",
+    ("patterns", "application, what, printed"): "tests/docs/test_model_tables_messages.py",
+    ("patterns", ", gain, 6 ranks"): "tests/docs/test_model_tables_messages.py",
     ("slack-published", "recording, slack"): "tests/papers/row_slack/test_row_slack.py",
     ("simulators", "trace, distance"): "tests/papers/ecp/test_ecp_simulators.py",
     ("tenfold", "recording, run time"): "validation/tenfold.py",
     ("messages", "recording, messages"): "tests/mpi/questions/test_model_messages.py",
 }
-#: Tables of numbers that were measured once, or that papers print, and that no test computes; none may join them.
-ONCE = {
-    "ahead": 2,
-    "collectives": 1,
-    "contention": 2,
-    "extrapolation": 1,
-    "integration": 1,
-    "limppy": 2,
-    "order": 1,
-    "packet": 2,
-    "patterns": 3,
-}
 
 
-def test_every_table_of_numbers_is_computed_or_was_there() -> None:
-    once: dict[str, int] = {}
-    computed = set()
+def test_every_table_of_numbers_is_computed() -> None:
+    unnamed, computed = [], set()
     for path in sorted(MODELS.glob("*.md")):
-        for titles, rows in tables(path.stem):
-            if sum(len(re.findall(r"\d\.\d", cell)) for row in rows for cell in row) < 4:
+        for titles, cells in tables(path.stem):
+            decimals = re.findall(r"\d\.\d", " ".join(cell for row in cells for cell in row))
+            if len(decimals) < 4:
                 continue
-            key = next((k for k in COMPUTED if k[0] == path.stem and ", ".join(titles).startswith(k[1])), None)
-            if key is None:
-                once[path.stem] = once.get(path.stem, 0) + 1
-            else:
-                computed.add(key)
+            named = [k for k in COMPUTED if k[0] == path.stem and ", ".join(titles).startswith(k[1])]
+            computed |= set(named)
+            if len(named) != 1:
+                unnamed.append((path.stem, titles))
+    assert unnamed == []
     assert computed == set(COMPUTED)
-    assert once == ONCE
-    for test in COMPUTED.values():
-        assert (ROOT / test).exists() or (Path(__file__).parent / test).exists()
+
+
+@pytest.mark.parametrize(("page", "file"), sorted({(page, file) for (page, _), file in COMPUTED.items()}))
+def test_what_computes_a_table_knows_its_page(page: str, file: str) -> None:
+    assert page in (ROOT / file).read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -121,6 +126,28 @@ def test_a_loop_of_all_kernels(answered: Callable[..., Any], name: str) -> None:
     agree(gains, told["benefit"])
     agree(farther, told["penalty"])
     agree(recorded, _at(seen["curve"], 7.2e-6))
+
+
+#: Several recordings of one program in the table of orders, by how their cell begins.
+ORDERED = {
+    "one program on 15 streams": ("extrap_concurrent_s1", "extrap_concurrent_s2", "extrap_concurrent_s4"),
+    "gaussian with two versions": ("rodinia_gaussian_rtx3090_a", "rodinia_gaussian_rtx3090_b"),
+}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", rows("order", "recordings, activities"), ids=lambda row: row[0])
+def test_order_of_several_runs(turnbuckle: Run, shared: Path, row: list[str]) -> None:
+    name, activities, dependencies, refuted, false = row
+    (folders,) = (f for begin, f in ORDERED.items() if name.startswith(begin))
+    files = [next((shared / "traces" / "nsys" / folder).glob("*.sqlite")) for folder in folders]
+    ran = turnbuckle("model", "order", *files, "--part", "whole", "--format", "json")
+    assert ran.code == 0, ran.err
+    told = json.loads(ran.out)
+    assert numbers(activities) == [told["activities"]]
+    assert numbers(dependencies) == [told["dependencies"]]
+    agree(refuted, *(share * 100 for share in told["refuted"]))
+    agree(false, *(share * 100 for share in told["false_share"]))
 
 
 def _at(curve: list[dict[str, float]], slack: float) -> float:

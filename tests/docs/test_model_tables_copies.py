@@ -65,9 +65,7 @@ def real_nodes() -> list[tuple[str, str, list[str], list[str]]]:
 
 @pytest.mark.shared
 @pytest.mark.parametrize(("a", "b", "options", "cells"), real_nodes())
-def test_real_nodes_from_the_data_sheet(
-    turnbuckle: Run, shared: Path, a: str, b: str, options: list[str], cells: list[str]
-) -> None:
+def test_real_nodes_from_the_data_sheet(turnbuckle: Run, shared: Path, a: str, b: str, options: list[str], cells: list[str]) -> None:
     here, there = side(shared, a), side(shared, b)
     link, transfers, *printed = cells
     recorded = [f for f in (here, there) if f.suffix == ".sqlite"]

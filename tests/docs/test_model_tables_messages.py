@@ -25,7 +25,7 @@ from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.mpi.questions.network import question as networks
 from turnbuckle.mpi.replay.extrapolate import repeated
 from turnbuckle.mpi.replay.messages import Traffic, recorded
-from turnbuckle.papers.gpudirect.patterns import application, assumptions
+from turnbuckle.papers.gpudirect.patterns import MORE, application, declared
 from turnbuckle.replay.contention.contention import Fidelity, replay
 from turnbuckle.replay.contention.network import Network
 
@@ -193,11 +193,7 @@ def test_flow_beside_simgrid(row: list[str]) -> None:
 
 
 def share(text: str) -> float:
-    """Return the value of `1/4`, `0.9 / 3.8` or `0.9 × 0.915`.
-
-    >>> share("0.9 × 0.5"), share("1/4")
-    (0.45, 0.25)
-    """
+    """Return the value of `1/4`, `0.9 / 3.8` or `0.9 × 0.915`."""
     product = Fraction(1)
     for factor in text.split("×"):
         top, _, bottom = factor.partition("/")
@@ -249,3 +245,53 @@ def test_protocols_of_collectives(row: list[str]) -> None:
 
 
 # --- declared patterns --------------------------------------------------------------------------------------------------
+
+PATTERNS = "application, what, printed"
+SPANNED = {"wholly": "wholly", "in part": "in part", "not": "not at all"}
+
+
+def by_application() -> dict[str, list[list[str]]]:
+    """Return the rows of each application; an empty cell repeats the one above."""
+    out: dict[str, list[list[str]]] = {}
+    for name, *cells in rows("patterns", PATTERNS):
+        out.setdefault(name or list(out)[-1], []).append(cells)
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", by_application())
+def test_declared_patterns_beside_what_is_printed(turnbuckle: Run, name: str) -> None:
+    found = asked(turnbuckle, "model", "patterns", name, "--ranks-per-node", "1,2,4,6")
+    for what, printed, first, spanned, held in by_application()[name]:
+        ranks = int(numbers(what)[1]) if "ranks" in what else 0
+        first_found = next(c for c in found["comparisons"] if c["ranks"] == ranks)
+        (all_found,) = (c for c in found["spans"] if c["ranks"] == ranks)
+        ends = (all_found["printed_low"] * 100, all_found["printed_high"] * 100)
+        agree(printed, *ends[-len(numbers(printed)) :])
+        for cell, of in ((first, first_found), (spanned, all_found)):
+            agree(cell, of["found_low"] * 100, of["found_high"] * 100)
+        assert SPANNED[held] == all_found["spanned"]
+
+
+@pytest.mark.parametrize("row", rows("patterns", ", gain, 6 ranks"), ids=lambda row: row[0])
+def test_fidelities_of_a_declared_pattern(turnbuckle: Run, row: list[str]) -> None:
+    fidelity, *cells = row
+    found = asked(turnbuckle, "model", "patterns", "SW4lite", "--ranks", "32", "--fidelity", fidelity.strip("`"))
+    for cell, span in zip(cells, found["spans"], strict=True):
+        agree(cell, span["found_low"] * 100, span["found_high"] * 100)
+
+
+@pytest.mark.parametrize("row", rows("patterns", "application, printed, pattern"), ids=lambda row: row[0])
+def test_what_is_printed_of_the_applications(row: list[str]) -> None:
+    """Every number of the table is one of the paper's, and every one of the paper's stands in it."""
+    name, printed, form, _ = row
+    told = {"partners", "share of messages", "smallest size", "largest size", "size elsewhere", "share of communication"}
+    told.add("payload of messages below 32KB")
+    of = {float(n.text) for n in MORE.all if n.subject == name and n.quantity in told}
+    half = {50.0} if "half" in printed else set()
+    below = {32.0} if "below 32 KB" in printed else set()
+    assert set(numbers(printed)) | half == of | below
+    pattern = declared(application(name))
+    assert pattern.dimensions == 2
+    assert (pattern.form == "sweep") == ("sweep" in form)
+    assert pattern.periodic == ("ends joined" in form)
