@@ -103,9 +103,9 @@ def transfers(
     if source is not None and not any(machine for _, machine in subjects):
         raise error_of("A024.source", found="measured copies alone")
     others = [_read(word, None, size, no_cache, part) for word in there]
-    if not any(machine for _, machine in [*subjects, *others]):
+    if all(machine is None for _, machine in [*subjects, *others]):
         refuse_asked(Path(subjects[0][0].name), part.given(), "measured copies")
-    beyond = [copies for copies, _ in others] or [None] * len(subjects)
+    beyond: list[Transfers | None] = [copies for copies, _ in others] if others else [None] * len(subjects)
     named = _apart([answer for answer, _ in subjects])
     paired = bool(there) and len(targets) == len(files) > 1
     nodes = [[targets[k]] if paired else targets for k in range(len(subjects))]
