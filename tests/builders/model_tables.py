@@ -14,7 +14,17 @@ _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?")
 
 def tables(page: str) -> Iterator[tuple[list[str], list[list[str]]]]:
     """Return the titles and the rows of each table of a page."""
-    lines = (MODELS / f"{page}.md").read_text(encoding="utf-8").splitlines()
+    yield from _tables((MODELS / f"{page}.md").read_text(encoding="utf-8"))
+
+
+def evidence_of(page: str) -> list[list[str]]:
+    """Return the titles of the tables that stand as evidence on a page."""
+    _, _, after = (MODELS / f"{page}.md").read_text(encoding="utf-8").partition("\n## Evidence\n")
+    return [titles for titles, _ in _tables(after.partition("\n## ")[0])]
+
+
+def _tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
+    lines = text.splitlines()
     for number, line in enumerate(lines):
         if not _RULE.fullmatch(line):
             continue

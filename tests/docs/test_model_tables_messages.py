@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hostile_names import Ran
 from model_tables import agree, numbers, rows, shown
+from refusals import refused
 
 import turnbuckle as tb
 from turnbuckle.cost.collectives import Fabric, ways
@@ -23,7 +24,7 @@ from turnbuckle.mpi.networks.limppy import Protocol
 from turnbuckle.mpi.questions.messages.question import replayed
 from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.mpi.questions.network import question as networks
-from turnbuckle.mpi.replay.extrapolate import repeated
+from turnbuckle.mpi.replay.extrapolate import grid_of, repeated
 from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.papers.gpudirect.patterns import MORE, application, declared
 from turnbuckle.replay.contention.contention import Fidelity, replay
@@ -109,6 +110,55 @@ def test_nine_ranks_repeated_beside_sixteen_recorded(shared: Path) -> None:
         seconds = (row.seconds, row.compute_seconds, before, after, row.communication_seconds)
         for cell, value in zip(cells, seconds, strict=True):
             agree(cell, value * 1e3)
+
+
+#: Recordings of the table of grids by how its cell begins; those of one cell follow each other.
+GRIDS = {
+    "stencil4d, 32 ranks": ("otf2/stencil4d_32rank",),
+    "2-D halo, 9 ranks": ("otf2-local/scorep-halo-9r/archive",),
+    "2-D halo, 16 ranks": ("otf2-local/scorep-halo-16r/archive",),
+    "2-D halo in Python": ("otf2-local/scorep-py-halo-4r/archive",),
+    "ring in Python": ("otf2-local/scorep-py-ring-8r/archive",),
+    "LAMMPS melt": tuple(f"otf2-local/scorep-lammps-melt-{n}r/archive" for n in (2, 4, 8)),
+    "halo and allreduce": ("otf2/sstmacro_halo_10rank",),
+    "Cannon": ("otf2-local/scorep-py-cannon-sendrecv-9r/archive",),
+    "HPCC": ("otf2-local/scorep-hpcc-4r/archive",),
+    "Quantum ESPRESSO": ("otf2-local/scorep-qe-si-4r/archive",),
+    "2-D halo, 4 ranks; LAMMPS": tuple(f"otf2-local/{n}/archive" for n in ("py-halo-4r", "lammps-melt-4r", "lammps-melt-8r")),
+}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", rows("extrapolation", "recording, grid found"), ids=lambda row: row[0])
+def test_grids_that_recordings_show(shared: Path, row: list[str]) -> None:
+    name, shape, directions, twice = row
+    files = next(files for begin, files in reversed(GRIDS.items()) if name.startswith(begin))
+    anchors = [next((shared / "traces" / file).glob("*.otf2")) for file in files]
+    traffic = [recorded(tb.read(anchor).profile) for anchor in anchors]
+    if shape.startswith("refused"):
+        reasons = [refused("A170", grid_of, each).found for each in traffic]
+        # a reason names the grid that was tried, each with its numbers
+        assert set(numbers(shape)) <= {number for reason in reasons for number in numbers(reason)}
+        return
+    grids = [grid_of(each) for each in traffic]
+    doubled = [repeated(each, [2 * n for n in grid.shape], grid) for each, grid in zip(traffic, grids, strict=True)]
+    assert [str(grid) for grid in grids] == [f"{each} ranks (ring)" for each in shape.partition(",")[0].split("; ")]
+    assert numbers(directions) == [len(grid.offsets) for grid in grids]
+    assert numbers(twice) == [*(each.ranks for each in doubled), *(len(each.messages.send) for each in doubled)]
+
+
+@pytest.mark.shared
+def test_laws_of_strong_scaling(turnbuckle: Run, shared: Path) -> None:
+    files = [shared / "traces/otf2-local" / f"scorep-lammps-melt-{n}r/archive/traces.otf2" for n in (2, 4, 8)]
+    found = asked(turnbuckle, "model", "messages", *files, "--set", "ranks=16", "--ranks-per-node", "1")
+    laws = {law["quantity"]: law for law in found["laws"] if law["path"] in ("", "hostcopy")}
+    table = shown("extrapolation", "of it, law")
+    assert set(table) == set(laws)
+    for quantity, cells in table.items():
+        law = laws[quantity]
+        for cell, key in zip(cells, ("held_out", "held_out_repeated", "held_out_unchanged"), strict=True):
+            assert numbers(cell.replace("+", "")) == [round(law[key] * 100)]
+        assert ("undetermined" in cells[0]) == (law["word"] == "undetermined")
 
 
 # --- packets of LiMPPy --------------------------------------------------------------------------------------------------
