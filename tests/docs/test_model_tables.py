@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 from hostile_names import Ran
+from model_tables import MODELS, agree, evidence_of, numbers, rows, shown, tables
 
 Run = Callable[..., Ran]
 ROOT = Path(__file__).resolve().parents[2]
-MODELS = ROOT / "docs" / "models"
-_RULE = re.compile(r"\|[ :|-]+\|")
+CARD = ROOT / "src" / "turnbuckle" / "questions" / "validate" / "accuracy.json"
 #: Names of recordings in the tables, and their folders.
 RECORDINGS = {
     "CloverLeaf, A100": "cloverleaf_a100_perlmutter",
@@ -32,74 +34,55 @@ RECORDINGS = {
 }
 #: Tables of numbers by page and the first column titles, and what computes them: a test, or a script whose output they are.
 COMPUTED = {
-    ("sharing", "recording, 1, 2"): "test_model_tables.py",
-    ("sharing", "recording, 100 µs to 10 µs"): "test_model_tables.py",
-    ("ssi", "recording, calls"): "test_model_tables.py",
+    ("sharing", "recording, 1, 2"): "tests/docs/test_model_tables.py",
+    ("sharing", "recording, 100 µs to 10 µs"): "tests/docs/test_model_tables.py",
+    ("ssi", "recording, calls"): "tests/docs/test_model_tables.py",
+    ("order", "recordings, activities"): "tests/docs/test_model_tables.py",
+    ("kernels", "kernels or programs, cases"): "tests/docs/test_model_tables.py",
+    ("ahead", "unknown, on B"): "tests/docs/test_model_tables_copies.py",
+    ("ahead", "A, B and its transfers"): "tests/docs/test_model_tables_copies.py",
+    ("packet", "machine, link"): "tests/docs/test_model_tables_copies.py",
+    ("packet", "series, copies"): "tests/docs/test_model_tables_copies.py",
+    ("collectives", ", b, ring"): "tests/docs/test_model_tables_messages.py",
+    ("contention", "ranks, logp"): "tests/docs/test_model_tables_messages.py",
+    ("contention", "network, ranks"): "tests/docs/test_model_tables_messages.py",
+    ("extrapolation", ", run time, compute"): "tests/docs/test_model_tables_messages.py",
+    ("extrapolation", "recording, grid found"): "tests/docs/test_model_tables_messages.py",
+    ("extrapolation", "of it, law"): "tests/docs/test_model_tables_messages.py",
+    ("integration", "recording, in MPI"): "tests/docs/test_model_tables_messages.py",
+    ("limppy", "`--fidelity`, `limppy`"): "tests/docs/test_model_tables_messages.py",
+    ("limppy", "recording, packets"): "tests/docs/test_model_tables_messages.py",
+    ("patterns", "application, printed, pattern"): "tests/docs/test_model_tables_messages.py",
+    ("patterns", "application, what, printed"): "tests/docs/test_model_tables_messages.py",
+    ("patterns", ", gain, 6 ranks"): "tests/docs/test_model_tables_messages.py",
     ("slack-published", "recording, slack"): "tests/papers/row_slack/test_row_slack.py",
     ("simulators", "trace, distance"): "tests/papers/ecp/test_ecp_simulators.py",
     ("tenfold", "recording, run time"): "validation/tenfold.py",
     ("messages", "recording, messages"): "tests/mpi/questions/test_model_messages.py",
 }
-#: Tables of numbers that were measured once, or that papers print, and that no test computes; none may join them.
-ONCE = {
-    "ahead": 2,
-    "collectives": 1,
-    "contention": 2,
-    "extrapolation": 1,
-    "integration": 1,
-    "limppy": 2,
-    "order": 1,
-    "packet": 2,
-    "patterns": 3,
-}
 
 
-def tables(page: str) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Titles and rows of each table of a page."""
-    lines = (MODELS / f"{page}.md").read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines):
-        if not _RULE.fullmatch(line):
-            continue
-        end = next((k for k in range(number, len(lines)) if not lines[k].startswith("|")), len(lines))
-        titles, *rows = ([cell.strip() for cell in text.strip("|").split("|")] for text in lines[number - 1 : end] if text != line)
-        yield titles, rows
-
-
-def test_every_table_of_numbers_is_computed_or_was_there() -> None:
-    once: dict[str, int] = {}
-    computed = set()
+def test_every_table_of_numbers_is_computed() -> None:
+    """Of a table count four numbers with decimals, and six of any kind where it stands as evidence."""
+    unnamed, computed = [], set()
     for path in sorted(MODELS.glob("*.md")):
-        for titles, rows in tables(path.stem):
-            if sum(len(re.findall(r"\d\.\d", cell)) for row in rows for cell in row) < 4:
+        evidence = evidence_of(path.stem)
+        for titles, cells in tables(path.stem):
+            text = " ".join(cell for row in cells for cell in row)
+            named = [k for k in COMPUTED if k[0] == path.stem and ", ".join(titles).startswith(k[1])]
+            computed |= set(named)
+            few = len(re.findall(r"\d\.\d", text)) < 4
+            if few and (titles not in evidence or len(numbers(text)) < 6):
                 continue
-            key = next((k for k in COMPUTED if k[0] == path.stem and ", ".join(titles).startswith(k[1])), None)
-            if key is None:
-                once[path.stem] = once.get(path.stem, 0) + 1
-            else:
-                computed.add(key)
+            if len(named) != 1:
+                unnamed.append((path.stem, titles))
+    assert unnamed == []
     assert computed == set(COMPUTED)
-    assert once == ONCE
-    for test in COMPUTED.values():
-        assert (ROOT / test).exists() or (Path(__file__).parent / test).exists()
 
 
-def shown(page: str, begin: str) -> dict[str, list[str]]:
-    """Rows of a table by their first cell."""
-    found = [rows for titles, rows in tables(page) if ", ".join(titles).startswith(begin)]
-    assert len(found) == 1
-    return {row[0]: row[1:] for row in found[0]}
-
-
-def agree(cell: str, *values: float | None) -> None:
-    """Hold a printed cell, `0.688x to 0.713x` or `1.6 %`, to values: by two units of its last digit."""
-    numbers = re.findall(r"\d+(?:\.\d+)?", cell)
-    told = [v for v in values if v is not None]
-    if len(numbers) == 1:
-        told = told[:1]
-    assert len(numbers) == len(told), (cell, values)
-    for number, value in zip(numbers, told, strict=True):
-        last = 10.0 ** -len(number.partition(".")[2])
-        assert abs(float(number) - value) <= 2 * last, (cell, values)
+@pytest.mark.parametrize(("page", "file"), sorted({(page, file) for (page, _), file in COMPUTED.items()}))
+def test_what_computes_a_table_knows_its_page(page: str, file: str) -> None:
+    assert page in (ROOT / file).read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -152,6 +135,42 @@ def test_a_loop_of_all_kernels(answered: Callable[..., Any], name: str) -> None:
     agree(gains, told["benefit"])
     agree(farther, told["penalty"])
     agree(recorded, _at(seen["curve"], 7.2e-6))
+
+
+@pytest.mark.parametrize("row", rows("kernels", "kernels or programs, cases"), ids=lambda row: row[0])
+def test_ratios_of_kernels_are_those_of_the_card(row: list[str]) -> None:
+    _, name, _, off, nothing, inside = row
+    by_case: dict[str, list[dict[str, Any]]] = {}
+    for each in json.loads(CARD.read_text(encoding="utf-8"))["rows"]:
+        if fnmatch(each["case"], name.strip("`")):
+            by_case.setdefault(each["case"], []).append(each)
+    for cell, model in ((off, "projection"), (nothing, "nothing")):
+        medians = [median(each["off"] for each in case if each["model"] == model) * 100 for case in by_case.values()]
+        assert numbers(cell) == [round(m) for m in sorted({min(medians), max(medians)})]
+    projected = [each for case in by_case.values() for each in case if each["model"] == "projection"]
+    assert numbers(inside) == [sum(each["covered"] for each in projected), len(projected)]
+
+
+#: Several recordings of one program in the table of orders, by how their cell begins.
+ORDERED = {
+    "one program on 15 streams": ("extrap_concurrent_s1", "extrap_concurrent_s2", "extrap_concurrent_s4"),
+    "gaussian with two versions": ("rodinia_gaussian_rtx3090_a", "rodinia_gaussian_rtx3090_b"),
+}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", rows("order", "recordings, activities"), ids=lambda row: row[0])
+def test_order_of_several_runs(turnbuckle: Run, shared: Path, row: list[str]) -> None:
+    name, activities, dependencies, refuted, false = row
+    (folders,) = (f for begin, f in ORDERED.items() if name.startswith(begin))
+    files = [next((shared / "traces" / "nsys" / folder).glob("*.sqlite")) for folder in folders]
+    ran = turnbuckle("model", "order", *files, "--part", "whole", "--format", "json")
+    assert ran.code == 0, ran.err
+    told = json.loads(ran.out)
+    assert numbers(activities) == [told["activities"]]
+    assert numbers(dependencies) == [told["dependencies"]]
+    agree(refuted, *(share * 100 for share in told["refuted"]))
+    agree(false, *(share * 100 for share in told["false_share"]))
 
 
 def _at(curve: list[dict[str, float]], slack: float) -> float:

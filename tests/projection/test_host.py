@@ -16,6 +16,7 @@ from rows import on_device
 from strategies import FULL, LAW, gpu_traces, machine, trace_of
 
 from turnbuckle.examples import sample
+from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine import Change, InstructionSet, Machine, Pair, Parameter, load
 from turnbuckle.machine.catalog import all_machines, folder, hosts
 from turnbuckle.machine.load import read
@@ -147,6 +148,23 @@ def test_one_host_has_one_speed(source: str, work: HostWork) -> None:
     unknown = [load(m) for m in ("a100-sxm4-40", "h100-sxm5", "mi300x", "v100-sxm2")]
     ratios = {float(host_longer(p, p.target, p.source, Draws(), None, work)) for p in (Pair(m, load("gh200")) for m in unknown)}  # type: ignore[arg-type]
     assert len(ratios) == 1
+
+
+@pytest.mark.parametrize("work", KINDS)
+def test_two_hosts_have_draws_of_their_own(work: HostWork) -> None:
+    """What is not known of the source's host is common to all targets; nothing else is, and where it is stated nothing is."""
+    draws = Draws(4000, 5)
+
+    def logs(source: str) -> list[Float]:
+        here = load(source)
+        pairs = [Pair(here, load(m)) for m in ("gh200", "mi250x")]
+        return [np.log(np.ravel(host_longer(p, drawn_source(p.target, draws), here, draws, None, work))) for p in pairs]  # type: ignore[arg-type]
+
+    grace, trento = logs("mi300a")
+    assert abs(np.corrcoef(grace, trento)[0, 1]) < 0.05
+    grace, trento = logs("a100-sxm4-40")
+    shared = HOST_ERROR**2 / (grace.std() * trento.std())
+    assert np.corrcoef(grace, trento)[0, 1] == pytest.approx(shared, abs=0.05)
 
 
 def test_the_kind_of_work_decides_how_fast_grace_is() -> None:

@@ -189,6 +189,18 @@ def test_a_message_waits_for_its_receiver() -> None:
     assert done.ends[:2] * 1e9 == pytest.approx([1e6 + word + data + word, 1e6 + word + data], abs=1e-3)
 
 
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda n: type(n.shape).__name__)
+def test_a_message_of_a_rank_to_itself_takes_no_link(network: Network) -> None:
+    """Its packets pass side by side: two latencies of the node, and the tail of a full packet."""
+    sends = [(Op.SEND, 0), (Op.SEND, 1), (Op.AWAIT, 0)]
+    one = program([sends, [(Op.AWAIT, 1)]], [(0, 0, 16384.0, Leaves.EAGER), (0, 1, 0.0, Leaves.EAGER)])
+    packets = packed(spoken(one, PLAIN), network, PLAIN)
+    assert sorted(packets.link.tolist()) == sorted(route(network, 0, 1))
+    done = replay(packets.program, network)
+    full = math.ceil((4096 + 98) / 3.5)
+    assert done.ends[0] * 1e9 == pytest.approx(650 + 650 + full, abs=1e-3)
+
+
 def test_a_program_without_messages_stays_as_it_is() -> None:
     one = program([[(Op.WORK, 1), (Op.WORK, 0)]], work=[1e-3, 2e-3])
     made = packed(spoken(one, PLAIN), SWITCH, PLAIN)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import polars as pl
 import pytest
 
 from turnbuckle.page.studied import SHOWN, Studies, studied
@@ -21,6 +24,14 @@ UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 def studies(seen: Run) -> Studies:
     """The sample on a machine that is farther away."""
     found = studied(seen.project(["cdi-datacentre-link"], draws=0))
+    assert isinstance(found, Studies)
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(seen: Run) -> Studies:
+    """The same about all of the recording, start-up too."""
+    found = studied(replace(seen, auto=False).project(["cdi-datacentre-link"], draws=0))
     assert isinstance(found, Studies)
     return found
 
@@ -55,15 +66,39 @@ def test_bars_are_the_study(studies: Studies, drawn: tuple[dict[str, Any], list[
     for bar, row in zip(above, rows, strict=True):
         assert bar["a"] * unit == pytest.approx(max(row["recorded_start_seconds"] - first, 0.0), abs=hair)
         assert bar["y2"] - bar["y"] == BAR
-    # what the end of the stretch cuts and the target puts behind all that ends in it has no room below
+    # what the end of the stretch cuts and the target puts behind all that ends in it has no room below: one copy here
     reach = window.projected_first + max(bar["a"] for bar in below) * unit + hair
     late = [r for r in rows if r["projected_start_seconds"] > reach]
-    assert len(below) == len(rows) - len(late) and all(r["recorded_end_seconds"] > window.last_ns * 1e-9 for r in late)
+    assert [r["what"] for r in late] == ["copy to GPU"]
+    assert late[0]["recorded_end_seconds"] > window.last_ns * 1e-9
+    assert len(below) == len(rows) - len(late)
     for bar, row in zip(below, [r for r in rows if r not in late], strict=True):
         assert bar["a"] * unit == pytest.approx(max(row["projected_start_seconds"] - window.projected_first, 0.0), abs=hair)
     table = run.table[window.rows]
     assert {r["recorded_start_seconds"] for r in rows} <= {s * 1e-9 for s in table["start_ns"].to_list()}
     assert {r["reason"] for r in rows} <= set(table["reason"].cast(str).to_list())
+
+
+def test_the_whole_draws_every_activity_of_its_stretch(whole: Studies) -> None:
+    assert whole.moved is not None and whole.window is not None
+    figure, _ = before_after(whole.moved, whole.window)
+    above, below = bars(figure.spec)
+    assert len(above) == len(below) == len(figure.rows) == SHOWN
+
+
+def test_the_judged_part_holds_what_ends_after_start_up(studies: Studies, whole: Studies) -> None:
+    """The activities of the whole that end after start-up, counted from its end; what start-up cuts begins there."""
+    assert studies.moved is not None and whole.moved is not None
+    start_up = whole.moved.profile.run_time_ns - studies.moved.profile.run_time_ns
+    assert start_up > 0
+    shifted = (pl.col("start_ns", "end_ns") - start_up).clip(0)
+    after = whole.moved.table.filter(pl.col("end_ns") > start_up).with_columns(shifted)
+    columns = ("kind", "name", "size_bytes", "start_ns", "end_ns")
+    expected, found = (Counter(t.select(columns).rows()) for t in (after, studies.moved.table))
+    assert found == expected
+    assert found.total() < whole.moved.table.height
+    copies = [t.filter(pl.col("kind").cast(str).str.starts_with("copy")).height for t in (studies.moved.table, whole.moved.table)]
+    assert copies == [2036, 2053]
 
 
 def test_every_bar_stands_inside_the_axis(drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float]) -> None:

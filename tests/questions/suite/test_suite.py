@@ -23,6 +23,7 @@ import turnbuckle as tb
 from turnbuckle.cli.app import dispatch
 from turnbuckle.foundation.fields import json_text
 from turnbuckle.profile.profile import build
+from turnbuckle.projection.elsewhere.hosts import HOST_SPEED
 from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.projection import Projection, chance_faster
 from turnbuckle.questions.suite import mix
@@ -268,13 +269,39 @@ def test_what_is_unknown_of_a_machine_moves_all_applications_at_once(asked: dict
         for share, one, drawn in zip((0.75, 0.25), projected, (p, q), strict=True):
             ends = ends + share * (np.asarray(one.ends) / one.measured_seconds - np.quantile(drawn, (0.05, 0.95)))
         assert (hours.low, hours.high) == pytest.approx((min(ends[0], hours.value), max(ends[1], hours.value)), rel=1e-12)
-        return float(np.corrcoef(p, q)[0, 1])
+        return correlated(*projected)
 
     assert together("cdi-row-link") > 0.9
     # a GH200's host moves one by its speed at the program's code and the other by its speed at calls: two numbers, two draws
     first = [next(d for d in asked[name]["gh200"].drivers if d.startswith("common/host")) for name in ("milc", "dgemm")]
     assert first == ["common/host grace, code", "common/host grace, driver"]
     assert together("gh200") < 0.5
+
+
+def correlated(p: Projection, q: Projection) -> float:
+    """Return the correlation of two projections, after holding it to the unknowns that both depend on.
+
+    What is unknown of a number has one draw wherever it stands: the correlation of the logarithms is the sum over the common
+    unknowns of the roots of their shares in both ranges.
+    """
+    shared = sum(math.sqrt(p.drivers[name] * q.drivers[name]) for name in set(p.drivers) & set(q.drivers))
+    found = float(np.corrcoef(np.log(np.asarray(p.sample)), np.log(np.asarray(q.sample)))[0, 1])
+    assert found == pytest.approx(shared, abs=2 / math.sqrt(DRAWS)), (p.target, q.target)
+    return found
+
+
+@pytest.mark.parametrize("name", ["milc", "dgemm"])
+def test_two_targets_share_the_draws_of_what_they_share(runs: dict[str, tb.Run], name: str) -> None:
+    """One host is one unknown in both; of two hosts the source's alone is common, and a link has no host of its own."""
+    answer = runs[name].project(("gh200", "gb200", "mi300a", "cdi-row-link"), draws=DRAWS)
+    gh200, gb200, mi300a, row = answer.projections
+    hosts = [{d for d in p.drivers if "host" in d} for p in (gh200, gb200, mi300a, row)]
+    assert hosts[0] == hosts[1] and len(hosts[0]) == 2
+    assert hosts[0] & hosts[2] == {HOST_SPEED}
+    assert not hosts[3]
+    assert correlated(gh200, gb200) > 0.95
+    assert correlated(gh200, mi300a) < 0.5
+    assert abs(correlated(gh200, row)) < 2 / math.sqrt(DRAWS)
 
 
 def test_cost_is_price_times_node_hours_and_energy_power_times_them(both: Suite) -> None:

@@ -269,3 +269,15 @@ def test_self_is_the_machine_of_the_recording_as_in_project(run: Run, part: str)
 def test_measured_copies_have_no_self(run: Run) -> None:
     with pytest.raises(TurnbuckleError, match="A022"):
         run("there.csv", "--on", "self")
+
+
+@pytest.mark.parametrize("part", ["whole", "kernels"])
+def test_the_part_is_of_the_recording_whichever_side_it_is_on(run: Run, part: str) -> None:
+    """The finding that start-up is left out names `--part whole`, which is taken beside measured copies too."""
+    words = ("there.csv", "--on", "pcie5-x16", "--transfers-of", "measured", "--format", "json")
+    found = document(run(*words, "--measured", SAMPLE, "--part", part))["projections"][0]
+    there = document(run(SAMPLE, "--on", "pcie5-x16", "--part", part, "--format", "json"))["projections"][0]
+    assert found["total"]["count"] == there["total"]["count"]
+    assert found["total"]["size_bytes"] == there["total"]["size_bytes"]
+    with pytest.raises(TurnbuckleError, match="A077"):
+        run(*words, "--measured", "there.csv", "--part", part)

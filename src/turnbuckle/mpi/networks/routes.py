@@ -151,7 +151,8 @@ def _native(network: Network, source: Int, target: Int) -> list[list[int]]:
     place = np.array(made.cards)
     ends = [nic // len(place) * len(made.parts) + place[nic % len(place)] for nic in (source, target)]
     first, links = ways(network, *ends)
-    return [links[a:b].tolist() for a, b in pairwise(first.tolist())]
+    between = network.links_between
+    return [[link for link in links[a:b].tolist() if link < between] for a, b in pairwise(first.tolist())]
 
 
 def routes(network: Network | Graph, source: Int, target: Int) -> tuple[list[list[int]], Int]:

@@ -110,7 +110,10 @@ def cores_per_gpu(
     few = runs.core_counts < ENOUGH_COUNTS
     drawn = {f.law.name: redrawn(f, runs, draws, seed) for f in fits if f.aicc is not None}
     most = float(runs.cores.max())
-    candidates = _ranked(fits, few, drawn, t_mpi, efficiency, varies, FARTHEST * most)
+    lowest = min(f.aicc for f in fits if f.aicc is not None)
+    about = t_mpi, efficiency, varies, FARTHEST * most
+    answered = [_candidate(f, lowest, drawn.get(f.law.name), *about) for f in fits]
+    candidates = sorted(answered, key=partial(_criterion, few))
     contradicted = {c.fit.law.name: misses(c.fit, runs, c.limit_seconds) for c in candidates if c.fitted}
     asked = [c for c in candidates if c.fit.law.name in usable]
     holding = [c for c in asked if not contradicted[c.fit.law.name]]
@@ -189,25 +192,10 @@ def measured_step(runs: Runs, worth: float = WORTH) -> MeasuredStep:
     return MeasuredStep(float(counts[step]), float(counts[fastest]), float(times[fastest] / times[step]))
 
 
-def _ranked(
-    fits: Sequence[Fit],
-    few: bool,
-    drawn: dict[Name, tuple[Float, Float]],
-    t_mpi: Float,
-    efficiency: float,
-    varies: Axes,
-    farthest: float,
-) -> list[Candidate]:
-    """Return the laws with their answers, best first: by AICc, or by AIC where few core counts leave AICc infinite."""
-    lowest = min(f.aicc for f in fits if f.aicc is not None)
-    about = t_mpi, efficiency, varies, farthest
-    candidates = [_candidate(f, lowest, drawn.get(f.law.name), *about) for f in fits]
-
-    def criterion(c: Candidate) -> float:
-        value = c.fit.aic if few else c.fit.aicc
-        return math.inf if value is None else value
-
-    return sorted(candidates, key=criterion)
+def _criterion(few: bool, candidate: Candidate) -> float:
+    """Return what laws are ranked by: AICc, or AIC where few core counts leave AICc infinite."""
+    value = candidate.fit.aic if few else candidate.fit.aicc
+    return math.inf if value is None else value
 
 
 def _candidate(

@@ -102,7 +102,10 @@ def transfers(
     subjects = [_read(word, source, size, no_cache, part) for word in files]
     if source is not None and not any(machine for _, machine in subjects):
         raise error_of("A024.source", found="measured copies alone")
-    beyond = [_read(word, None, size, no_cache, part)[0] for word in there] if there else [None] * len(subjects)
+    others = [_read(word, None, size, no_cache, part) for word in there]
+    if all(machine is None for _, machine in [*subjects, *others]):
+        refuse_asked(Path(subjects[0][0].name), part.given(), "measured copies")
+    beyond: list[Transfers | None] = [copies for copies, _ in others] if others else [None] * len(subjects)
     named = _apart([answer for answer, _ in subjects])
     paired = bool(there) and len(targets) == len(files) > 1
     nodes = [[targets[k]] if paired else targets for k in range(len(subjects))]
@@ -138,7 +141,6 @@ def _read(word: str, source: MachineName | None, size: float | None, no_cache: b
     place, _ = split_part(file)
     text = _text_of(place)
     if text is not None and format_of(text) is not None:
-        refuse_asked(place, part.given(), "measured copies")
         return measured(read_measured(file, size_bytes=size), name), None
 
     try:

@@ -6,7 +6,6 @@ recording is of the device alone.  Sums (``cuda_gpu_kern_sum`` and others) have 
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -19,6 +18,7 @@ from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.findings import finding
 from turnbuckle.foundation.schema import words
 from turnbuckle.trace.ids import MOST_THREADS, id_of
+from turnbuckle.trace.readers.parts.csv_lines import csv_rows, heading
 from turnbuckle.trace.readers.parts.mpi_tables import Names
 from turnbuckle.trace.readers.parts.packed_text import Text, beginning
 from turnbuckle.trace.trace import Trace, completed
@@ -51,7 +51,7 @@ def sniff(head: bytes, path: Path) -> bool:
     if b"\x00" in head:
         return False
     lines = beginning(head, path).split(b"\n")
-    return any(_sort(_heading(line)) for line in lines[:_MOST_BEFORE])
+    return any(_sort(heading(line)) for line in lines[:_MOST_BEFORE])
 
 
 def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
@@ -82,13 +82,6 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     if rows.rounded:
         findings.append(finding("P260", rows.rounded))
     return Trace(frames, rows.names.series(), facts, findings, path.name)
-
-
-def _heading(line: bytes) -> list[str]:
-    try:
-        return [cell.strip() for cell in next(csv.reader([line.decode("utf-8", "replace").strip()]), [])]
-    except csv.Error:
-        return []
 
 
 def _plain(column: str) -> tuple[str, str]:
@@ -129,7 +122,7 @@ class _Table:
     def __init__(self, path: Path, progress: Callable[[float], object] | None) -> None:
         self.text = Text(path, progress)
         self._lines = iter(self.text)
-        first = ((heading, _sort(heading)) for heading in map(_heading, islice(self._lines, _MOST_BEFORE)))
+        first = ((columns, _sort(columns)) for columns in map(heading, islice(self._lines, _MOST_BEFORE)))
         self.columns, self.sort = next((each for each in first if each[1]), ([], ""))
         plain = [_plain(column) for column in self.columns]
         self._names = [name for name, _ in plain]
@@ -137,17 +130,11 @@ class _Table:
 
     def rows(self) -> Iterator[_Row | None]:
         """Yield the rows by the names of their columns; None for a line that is no row."""
-        reader = csv.reader(line.decode("utf-8", "replace") + "\n" for line in self._lines)
-        while True:
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error:
+        for cells, _ in csv_rows(self._lines):
+            if cells is None or len(cells) != len(self._names):
                 yield None
-                continue
-            if cells:
-                yield dict(zip(self._names, cells, strict=True)) if len(cells) == len(self._names) else None
+            else:
+                yield dict(zip(self._names, cells, strict=True))
 
 
 class _Rows:

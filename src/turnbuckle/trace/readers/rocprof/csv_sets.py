@@ -6,7 +6,6 @@ A user names one file of a set, and the reader also reads the others with its pr
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import re
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import Any, Final
 import polars as pl
 
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
+from turnbuckle.trace.readers.parts.csv_lines import csv_rows, heading
 from turnbuckle.trace.readers.parts.mpi_tables import NO
 from turnbuckle.trace.readers.parts.packed_text import Text, beginning
 from turnbuckle.trace.readers.rocprof import first as rocprof_v1
@@ -55,14 +55,7 @@ _TIMES: Final = {"start_ns": "Start_Timestamp", "end_ns": "End_Timestamp"}
 def sniff(head: bytes, path: Path) -> bool:
     """Return whether the file's first line names columns as rocprof and rocprofv3 do."""
     line = beginning(head, path, 1 << 14).split(b"\n", 1)[0]
-    return _sort(_fields(line)) is not None
-
-
-def _fields(line: bytes) -> list[str]:
-    try:
-        return [f.strip() for f in next(csv.reader([line.decode("utf-8", "replace").strip()]), [])]
-    except csv.Error:
-        return []
+    return _sort(heading(line)) is not None
 
 
 def _sort(columns: list[str]) -> str | None:
@@ -96,7 +89,7 @@ class Table:
         self.path, self.rows = path, rows
         self.text = Text(path, progress)
         self._lines = iter(self.text)
-        self.columns = _fields(next(self._lines, b""))
+        self.columns = heading(next(self._lines, b""))
         self.sort = _sort(self.columns)
         self.height = 0
 
@@ -112,8 +105,8 @@ class Table:
         places = {c: i for i, c in reversed(list(enumerate(self.columns)))}
         names, order = list(places), list(places.values())
         batch: list[list[str]] = []
-        for cells, lines in self._rows():
-            if len(cells) < len(self.columns) or len(cells) > len(self.columns) + (cells[-1] == ""):
+        for cells, lines in csv_rows(self._lines):
+            if cells is None or len(cells) < len(self.columns) or len(cells) > len(self.columns) + (cells[-1] == ""):
                 self.rows.flaws["P162"] += lines
                 continue
             batch.append([cells[i] for i in order])
@@ -122,22 +115,6 @@ class Table:
                 batch = []
         if batch:
             yield self._frame(batch, names)
-
-    def _rows(self) -> Iterator[tuple[list[str], int]]:
-        """Yield the cells of every row, and how many lines it takes: an unclosed quotation mark may take many."""
-        reader = csv.reader(line.decode("utf-8", "replace") + "\n" for line in self._lines)
-        before = 0
-        while True:
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error:
-                cells = []
-                self.rows.flaws["P162"] += reader.line_num - before
-            if cells:
-                yield cells, reader.line_num - before
-            before = reader.line_num
 
     def _frame(self, batch: list[list[str]], names: list[str]) -> pl.DataFrame:
         self.height += len(batch)
