@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -161,3 +162,19 @@ def test_a_link_is_the_same_by_name_and_by_the_machine_of_that_name(turnbuckle: 
         frames.append(pl.read_csv("out.csv").drop("target"))
     assert frames[0].select("direction", "memory", "count", "link").equals(frames[1].select("direction", "memory", "count", "link"))
     assert frames[0]["seconds"].to_list() == pytest.approx(frames[1]["seconds"].to_list(), rel=1e-3)
+
+
+#: Options that take a whole number, by verb, from the page of the command line, which is tested against the program.
+WHOLE = [
+    (page.partition("--help")[0].strip(), option)
+    for page in (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8").split("$ turnbuckle ")[1:]
+    for option in re.findall(r"(--[a-z][a-z-]*) (?:-\S+ )?INT\b", page)
+]
+
+
+@pytest.mark.parametrize(("verb", "option"), WHOLE)
+def test_a_whole_number_is_not_rounded(turnbuckle: Run, verb: str, option: str) -> None:
+    """`--cores 0.5` is no way to say 0, which asks for the default."""
+    required = ("--warps", "8", "--miss-rate", "0.4") if verb == "model mdm" else ()
+    ran = turnbuckle(*verb.split(), "x", *required, option, "1.5")
+    assert ran.code == 2 and "1.5 is no whole number" in ran.err, ran.err
