@@ -23,7 +23,7 @@ _OPTIONS: Final = re.compile(rf"(?<![\w-])--[a-z][\w-]*{_VALUE}(?: --[a-z][\w-]*
 class Row(NamedTuple):
     """A case of an error, a command line that is refused with it, and the same with the fix.
 
-    Commands are separated by `` ; ``; ``FIX`` stands for the first options that the printed fix names, as it prints them.
+    Commands are separated by `` ; ``; ``FIX`` stands for options that the printed fix names, as it prints them, one after the other.
     A case ``computed`` is one whose fix is no text of the register.
     """
 
@@ -63,8 +63,10 @@ def printed(err: str, name: str) -> str:
     return told[1]
 
 
-def with_fix(line: str, fix: str) -> str:
-    """Return a command line with the first options that a fix names in place of ``FIX``."""
-    options = _OPTIONS.search(fix)
-    assert options or "FIX" not in shlex.split(line), fix
-    return re.sub(r"\bFIX\b", options[0].replace("\\", r"\\"), line) if options else line
+def with_fix(line: str, fix: str) -> list[str]:
+    """Return a command line with what a fix names in place of ``FIX``: its first options, and each other value of the first of them."""
+    if "FIX" not in shlex.split(line):
+        return [line]
+    first, *others = (found[0] for found in _OPTIONS.finditer(fix))
+    alike = [other for other in others if " " in other and other.split()[0] == first.split()[0]]
+    return [line.replace("FIX", options) for options in (first, *alike)]

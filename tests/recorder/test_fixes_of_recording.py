@@ -42,6 +42,7 @@ def shell(verb: Callable[..., Said], bench: Bench, monkeypatch: pytest.MonkeyPat
 def test_the_fix_of_an_error_works(shell: Callable[[str], Said], row: Row) -> None:
     first = shell(row.refused)
     assert first.code in (2, 3), first.err
-    for line in with_fix(row.mended, printed(first.err, row.name)).split(" ; "):
-        ran = shell(line)
-        assert ran.code == 0, ran.err
+    for lines in with_fix(row.mended, printed(first.err, row.name)):
+        for line in lines.split(" ; "):
+            ran = shell(line)
+            assert ran.code == 0, ran.err
