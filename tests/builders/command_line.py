@@ -32,7 +32,8 @@ def _options_listed_once() -> Iterator[None]:
     def again(app: App, **asked: Any) -> ArgumentCollection:
         if app.default_command is None:
             return assemble(app, **asked)
-        options = (app.default_command, *sorted(asked.items()))
+        # a verb by itself lacks what all options of the program have in common
+        options = (app.default_command, app.app_stack.default_parameter, *sorted(asked.items()))
         if options not in listed:
             listed[options] = assemble(app, **asked)
         return _without_words(listed[options])

@@ -10,7 +10,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from sources import nodes
+from fixes import registers
+from parsers import options
+from sources import modules, nodes
 
 from turnbuckle.foundation.findings import advised, finding, recording_advice, register
 from turnbuckle.foundation.registry import entries
@@ -20,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "turnbuckle"
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 #: Programs of others whose options a text may name, behind their names.
-OTHERS = re.compile(r"\b(nsys|nvprof|nvbandwidth|rocprof|rocprofv3|rocpd|smpirun|nvcc|cmake)\b[^;]*$")
+OTHERS = re.compile(r"\b(nsys|ncu|nvprof|nvbandwidth|rocprof|rocprofv3|rocpd|rocm-smi|lstopo|sacct|smpirun|nvcc|cmake)\b[^;]*$")
 #: Verbs that print the fixes of a module which is no verb's own.
 VERBS = {
     "cli/run.py": ("project",),
@@ -73,17 +75,6 @@ VERBS = {
     "trace/merge/merge.py": ("merge",),
     "trace/window.py": ("inspect", "project"),
 }
-
-
-@cache
-def options() -> dict[str, frozenset[str]]:
-    """Verb -> its options, from the page of the command line, which is tested against the program."""
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    parts = re.split(r"^\$ turnbuckle (.*) ?--help$", page, flags=re.MULTILINE)[1:]
-    return {
-        verb.strip(): frozenset(OPTION.findall("\n".join(line for line in text.splitlines() if line.startswith("│"))))
-        for verb, text in zip(parts[::2], parts[1::2], strict=True)
-    }
 
 
 def named(text: str) -> Iterator[tuple[str, str]]:
@@ -172,4 +163,28 @@ def test_fixes_name_options_that_their_verb_has(module: str) -> None:
             several = module.endswith("command.py") or module.startswith("show/terminal/") or module.startswith("papers/models/node/")
             if not (any(have) if several else have and all(have)):
                 wrong.append(f"line {line}: {option} of {' or '.join(verbs) or 'no verb'}: {text}")
+    assert not wrong
+
+
+@cache
+def raised() -> dict[str, tuple[str, ...]]:
+    """Case of an error -> the modules that call something with it."""
+    found: dict[str, set[str]] = {name: set() for name in registers()}
+    for path in modules():
+        arguments = [argument for node in nodes(path) if isinstance(node, ast.Call) for argument in node.args]
+        for argument in arguments:
+            for _, text in texts(argument):
+                if text in found:
+                    found[text].add(path.relative_to(PACKAGE).as_posix())
+    return {name: tuple(sorted(places)) for name, places in found.items()}
+
+
+def test_texts_of_errors_name_options_that_their_verb_has() -> None:
+    wrong = set()
+    for name, texts in registers().items():
+        for option, verb in (pair for text in texts for pair in named(text)):
+            for module in raised()[name] or ("",):
+                verbs = (verb,) if verb else verbs_of(module) or tuple(options())
+                if not any(option in options()[v] for v in verbs):
+                    wrong.add(f"{name}: {option} of {' or '.join(verbs[:4])}")
     assert not wrong

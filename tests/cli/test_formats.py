@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from hostile_names import SAMPLE, Ran
 
 from turnbuckle.cli.app import VERBS, app
+from turnbuckle.cli.run import run
 from turnbuckle.foundation import errors
 from turnbuckle.show.terminal import output
 from turnbuckle.show.terminal.options import FormatOption, Output, format_of
@@ -65,6 +67,17 @@ def test_the_name_of_the_file_says_the_format(turnbuckle: Run, tmp_path: Path, v
     ran = turnbuckle(*verb.split(), *QUESTIONS[verb], "-o", f"out.{ending}")
     assert ran.code == 0, ran.err
     assert KINDS[ending](tmp_path / f"out.{ending}")
+
+
+@pytest.mark.parametrize("form", ["parquet", "xlsx"])
+@pytest.mark.parametrize("verb", ["inspect", "project", "model sharing", "reproduce"])
+def test_a_pipe_takes_what_a_file_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str, form: str) -> None:
+    piped = io.BytesIO()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(piped, "utf-8", write_through=True))
+    assert run([*verb.split(), *map(str, QUESTIONS[verb]), "--format", form]) == 0
+    (tmp_path / f"piped.{form}").write_bytes(piped.getvalue())
+    assert KINDS[form](tmp_path / f"piped.{form}")
 
 
 def _commands() -> dict[str, Callable[..., Any]]:

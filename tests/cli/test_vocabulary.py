@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
 import pytest
-from cyclopts import App
 from hostile_names import SAMPLE, Ran
 from hypothesis import given
 from hypothesis import strategies as st
+from parsers import verbs, whole_numbers
 from refusals import refused
 
-from turnbuckle.cli.app import app, models_app
 from turnbuckle.foundation.schema.vocabulary import Renamed, refuse_old_options, refuse_several, renamed
 
 Run = Callable[..., Ran]
 OLD_OPTIONS = [row for row in renamed() if row.old.startswith("--")]
-
-
-def verbs() -> Iterator[tuple[str, App]]:
-    for prefix, parent in (("", app), ("model ", models_app)):
-        for name in parent:
-            if not name.startswith("-") and parent[name].default_command is not None:
-                yield prefix + name, parent[name]
 
 
 def options_of(verb: str) -> dict[str, str]:
@@ -161,3 +153,11 @@ def test_a_link_is_the_same_by_name_and_by_the_machine_of_that_name(turnbuckle: 
         frames.append(pl.read_csv("out.csv").drop("target"))
     assert frames[0].select("direction", "memory", "count", "link").equals(frames[1].select("direction", "memory", "count", "link"))
     assert frames[0]["seconds"].to_list() == pytest.approx(frames[1]["seconds"].to_list(), rel=1e-3)
+
+
+@pytest.mark.parametrize(("verb", "option"), whole_numbers())
+def test_a_whole_number_is_not_rounded(turnbuckle: Run, verb: str, option: str) -> None:
+    """`--cores 0.5` is no way to say 0, which asks for the default."""
+    required = ("--warps", "8", "--miss-rate", "0.4") if verb == "model mdm" else ()
+    ran = turnbuckle(*verb.split(), "x", *required, option, "1.5")
+    assert ran.code == 2 and "1.5 is no whole number" in ran.err, ran.err

@@ -232,6 +232,17 @@ def test_what_is_refused(code: str, ask: Callable[[Run], Any]) -> None:
     assert refused.value.code == code
 
 
+def test_an_order_that_cannot_be_trusted_is_to_be_recorded_again() -> None:
+    """Kernels that begin before their call: nobody asked for the sum, and leaving it out mends nothing."""
+    whose = [{"process": process_of(thread(0)), "correlation": k + 1} for k in range(40)]
+    api = [{"start_ns": (2 + k) * US, "end_ns": (3 + k) * US, "thread": thread(0), "name": "call", **of} for k, of in enumerate(whose)]
+    kernels = [{"start_ns": (1 + k) * US, "end_ns": (2 + k) * US, "name": "kernel", **of} for k, of in enumerate(whose)]
+    run = ran(recorded(*message(0, 1, 0, 0, 20), api=api, kernels=kernels))
+    with pytest.raises(CannotAnswer, match="A122") as refused:
+        run.project("self", network=OnNetwork("perlmutter", (), "perlmutter"))
+    assert "record again" in refused.value.fix and "--replay" not in refused.value.fix
+
+
 def test_a_recording_that_shows_no_network_asks_for_it() -> None:
     """Both receives begin long after their message was sent, so how long it was under way is not in the recording."""
     run = ran(recorded(*message(0, 1, 0, 100, 101), *message(0, 1, 10, 110, 111)))

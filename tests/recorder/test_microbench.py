@@ -310,6 +310,8 @@ def test_measuring_keeps_its_lines_and_they_read_again(turnbuckle: Callable[...,
     assert surface.kernel_seconds(1).tolist() == pytest.approx([2 * 512**3 / 18e12, 2 * 1024**3 / 18e12], rel=0.15)
     plant(standin, {"FAIL": 1})
     standin.setattr(measuring, "QUICK_SECONDS", 1e-6)
+    refused = turnbuckle("calibrate", "--run", "--quick", "--only", "host,launch", "--keep", "none/raw.jsonl")
+    assert refused.code == 2 and "error[N023]" in refused.err and "--keep" in refused.err
     ran = turnbuckle("calibrate", "--run", "--quick", "--only", "host,launch", "--keep", "raw.jsonl")
     assert ran.code == 0 and "sections that did not end: launch" in ran.out
 

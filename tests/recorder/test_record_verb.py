@@ -376,10 +376,14 @@ def test_a_disk_without_room_keeps_the_recorders_files(verb: Verb, bench: Bench,
     def full(self: Trace, folder: Path, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Trace, "to_parquet", full)
-    done = verb("record", "--library", bench.library, "-o", "run", "--", bench.program, "loop", 2)
-    assert done.code == 2 and "error[N009]" in done.err and "No space left" in done.err and "run.raw" in done.err
+    with monkeypatch.context() as patch:
+        patch.setattr(Trace, "to_parquet", full)
+        done = verb("record", "--library", bench.library, "-o", "run", "--", bench.program, "loop", 2)
+    assert done.code == 2 and "error[N009]" in done.err and "No space left" in done.err
     assert left() == ["run.raw"] and [p.suffix for p in Path("run.raw").iterdir()] == [".csv"]
+    assert "turnbuckle inspect run.raw/FILE" in done.err
+    (kept,) = Path("run.raw").iterdir()
+    assert verb("inspect", kept).code == 0
 
 
 @pytest.mark.parametrize("at", ["turnbuckle.trace.readers.recorded.reader.together", "turnbuckle.trace.trace.Trace.to_parquet"])

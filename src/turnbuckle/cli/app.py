@@ -8,14 +8,14 @@ from inspect import getdoc, signature
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from turnbuckle.cli.first_page import MODELS, PARAGRAPHS
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 from turnbuckle.foundation.files import forget, noted, refuse_input
-from turnbuckle.show.terminal.options import FormatOption, Output, format_of
+from turnbuckle.show.terminal.options import FormatOption, Output, format_of, not_rounded
 from turnbuckle.show.terminal.recording import ON_COMMAND_LINE
 
 
@@ -32,6 +32,7 @@ def _build() -> str:
 
 app = App(
     name="turnbuckle",
+    default_parameter=Parameter(converter=not_rounded),
     help="\n\n".join(PARAGRAPHS),
     version_flags=["--version"],
     version=_build,

@@ -238,7 +238,7 @@ def _below(name: str, path: Path, called: str, above: tuple[Path, ...], resolved
     if _is_path(name):
         return _chained(path.parent / name, str(Path(called).parent / name), (*above, resolved))
     if name not in names():
-        raise error_of("M013.base", where=called, fix=did_you_mean(name, names()) or None, base=clipped(name))
+        raise error_of("M013.base", where=called, fix=did_you_mean(name, ["source", *names()]) or None, base=clipped(name))
     return _chained(_places()[name], f"{name}.toml", (*above, resolved))
 
 

@@ -73,8 +73,14 @@ def require(profile: Profile, pair: Pair, port: str = "") -> None:
     if pair.target is not pair.source:
         require_activity(profile)
         _require_link(pair)
-        if port and port not in ports(pair.target):
-            raise error_of("A149.memory" if port == "zero-copy" else "A149.managed", where=pair.target.file, name=pair.target.name)
+        allowed = ports(pair.target)
+        if port and port not in allowed:
+            raise error_of(
+                "A149.memory" if port == "zero-copy" else "A149.managed",
+                where=pair.target.file,
+                name=pair.target.name,
+                ports=" or --port ".join(allowed),
+            )
 
 
 def one_memory(machine: Machine) -> bool:

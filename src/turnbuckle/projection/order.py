@@ -150,7 +150,7 @@ def timeline_of(ready: Prepared) -> TimelineReplay:
 
 def on_network(between: Between, ready: Prepared, asked: OnNetwork) -> Prepared:
     """Return a run made ready to be replayed on another network; raises as `elsewhere.network.other_network`."""
-    other = other_network(between, ready.timeline, asked, ready.trust.refused if ready.trust is not None else "")
+    other = other_network(between, ready.timeline, asked, ready.trust)
     timeline, moved = other.settled()
     return replace(ready, timeline=timeline, network=replace(other.carried, moved=moved))
 

@@ -44,6 +44,7 @@ from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.elsewhere.shared_gpus import SharedGpus
 from turnbuckle.replay.timeline import TimelineReplay, no_change
+from turnbuckle.replay.trust import Trust
 from turnbuckle.trace.recorders import what_to_record
 
 #: Name of the network that the recording itself shows.
@@ -296,7 +297,7 @@ class Between:
         return cls(profile, matched, sized, unsized, registry.load("services", "message prices")(profile, rows, matched, sized))
 
 
-def other_network(between: Between, timeline: TimelineReplay | None, asked: OnNetwork, refused: str = "") -> Other:
+def other_network(between: Between, timeline: TimelineReplay | None, asked: OnNetwork, trust: Trust | None = None) -> Other:
     """Price the messages and collectives of a run on its own network and on another.
 
     Parameters
@@ -304,7 +305,7 @@ def other_network(between: Between, timeline: TimelineReplay | None, asked: OnNe
     between : messages and collectives of the run.
     timeline : timeline replay of the run as recorded; None where only the sum of its times can be replayed, which raises A122.
     asked : the other network, its settings, and the network of the recording.
-    refused : why the recorded order cannot be trusted; empty where the user asked for the sum.
+    trust : how far the recorded order can be trusted; None where the user asked for the sum.
 
     Returns
     -------
@@ -317,8 +318,10 @@ def other_network(between: Between, timeline: TimelineReplay | None, asked: OnNe
         recording is not named, and its messages or collectives do not show it.
     UsageError : the network (A050) or a setting (A074, A081, A091, A092, A099) is not valid.
     """
+    if timeline is None and trust is not None and trust.refused:
+        raise error_of("A122", found=trust.refused, fix=trust.record)
     if timeline is None:
-        raise error_of("A122", found=refused or "the sum was asked for", fix="--network needs the order: leave --replay sum out")
+        raise error_of("A122", found="the sum was asked for", fix="--network needs the order: leave --replay sum out")
     profile, matched, sized, unsized = between.profile, between.matched, between.sized, between.unsized
     if matched is None and not sized.height:
         if unsized:

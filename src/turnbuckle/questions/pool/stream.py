@@ -132,7 +132,7 @@ class Stream:
     def denser(self, load: float, gpus: int, seed: int) -> Stream:
         """Return as many streams like this one at once, the last in part, as keep a share `load` of `gpus` GPUs in use.  Raises A206."""
         if not self.gpu_load:
-            raise error_of("A206.load")
+            raise error_of("A206.gpus", found=self.source)
         copies = load * gpus / self.gpu_load
         if copies * len(self) > MOST_JOBS:
             raise error_of("A447.jobs", found=f"{copies * len(self):,.0f}", most=MOST_JOBS)

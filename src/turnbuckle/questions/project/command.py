@@ -90,7 +90,7 @@ def project(
     condition = gate(fail_if) if fail_if else None
     carried_by = network_of(network, network_set, source_network)
     if carried_by is not None and (model == "additive" or replay == "sum"):
-        raise error_of("A012.network-sum", found="--model additive" if model == "additive" else "--replay sum")
+        raise error_of("A012.network-sum", option="--model additive" if model == "additive" else "--replay sum")
     # the published additive model is a sum
     priced = model_of(alpha, model, lambda_, flat(charge) or (), host, port, kernels)
     chosen = replace(priced, replay="sum" if model == "additive" and replay == "auto" else replay)

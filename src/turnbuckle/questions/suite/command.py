@@ -97,7 +97,7 @@ def suite(
 
     carried_by = network_of(network, network_set, source_network)
     if carried_by is not None and replay == "sum":
-        raise error_of("A012.network-sum", found="--replay sum")
+        raise error_of("A012.network-sum", option="--replay sum")
     model = replace(model_of(alpha, "nething", None, host=host, port=port, kernels=kernels), replay=replay)
     with replaying():
         answer = of_files(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token, convert
 
 from turnbuckle.foundation.errors import clipped, error_of, require
 from turnbuckle.foundation.files import goal
@@ -45,6 +45,14 @@ _ENDINGS: Final = {
     ".toml": "toml",
     ".pdf": "pdf",
 }
+
+
+def not_rounded(kind: Any, words: Sequence[Token]) -> Any:
+    """Convert the words of an option; refuse a fraction where a whole number is asked for, which cyclopts rounds."""
+    for word in words if kind in (int, list[int]) else ():
+        if "." in word.value and not float(word.value).is_integer():
+            raise ValueError(f"{word.value} is no whole number")
+    return convert(kind, words)
 
 
 def format_of(output: Path | None, given: str | None) -> str:
@@ -122,7 +130,7 @@ class PartOptions:
     """Which part of a recording is meant, and how long it takes without profiler."""
 
     part: Annotated[str, Parameter(help=f"what is asked about: {PART}")] = "auto"
-    rank: Annotated[int | None, Parameter(help="only this rank")] = None
+    rank: Annotated[int | None, Parameter(help="only this rank", converter=not_rounded)] = None
     clean_time: Annotated[
         str | None, Parameter(help="run time without profiler, from the first call to the last: the recording is shortened to it")
     ] = None

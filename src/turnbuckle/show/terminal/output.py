@@ -155,16 +155,21 @@ def write_frame(frame: pl.DataFrame, format: str, output: Path | None) -> None:
     if is_markup(format):
         write_tables([of_frame(frame)], format, output)
         return
-    write: Callable[[pl.DataFrame, Any], None] = _write_workbook if format == "xlsx" else write_parquet
     if output is not None:
         with whole(output, "the output") as draft:
-            write(frame, draft)
+            if format == "xlsx":
+                _write_workbook(frame, draft)
+            else:
+                write_parquet(frame, draft)
         return
     if sys.stdout.isatty():
         raise error_of("A009.binary", found=f"--format {format}", format=format)
     # whole first: a reader who goes away is met where text is written, not inside the library
     held = io.BytesIO()
-    write(frame, held)
+    if format == "xlsx":
+        _write_workbook(frame, held)
+    else:
+        frame.write_parquet(held)
     sys.stdout.buffer.write(held.getbuffer())
 
 
