@@ -39,10 +39,10 @@ def table() -> list[dict[str, str]]:
 def test_an_entry_states_what_the_table_gives(host: str) -> None:
     path = hosts()[host]
     assert path.read_text(encoding="utf-8") == text_of(path, combined()[host]), "python validation/hosts.py --renew"
-    stated = {change.parameter: change.set for change in read(path).changes}
+    stated = {str(change.parameter): change.set for change in read(path).changes}
     for kind, speed in combined()[host].items():
         here = stated[f"host.{kind}"]
-        assert here.value == pytest.approx(speed.value) and here.error == pytest.approx(speed.error)
+        assert here and here.value == pytest.approx(speed.value) and here.error == pytest.approx(speed.error)
 
 
 def test_every_row_is_a_fact_with_its_source() -> None:
