@@ -168,11 +168,14 @@ def test_two_hosts_have_draws_of_their_own(work: HostWork) -> None:
 
 
 def test_the_kind_of_work_decides_how_fast_grace_is() -> None:
-    """Measured: a framework's call path took 2.46 and 2.75 times as long; compiled codes were about as fast."""
+    """Timed: a framework's call path took 2.46 and 2.75 times as long, a prefill 2.8; the range holds them, and as fast."""
     pair = Pair(load("h100-sxm5"), load("gb300"))
     ratio = {work: float(host_longer(pair, pair.target, pair.source, Draws(), None, work)) for work in KINDS}  # type: ignore[arg-type]
-    assert ratio["framework"] == pytest.approx(np.sqrt(2.46 * 2.75), rel=0.02) and ratio["code"] == pytest.approx(1.0)
-    assert ratio["code"] < ratio["driver"] < ratio["framework"]
+    assert ratio["driver"] == ratio["code"] < ratio["framework"] and ratio["code"] == pytest.approx(1.0, abs=0.1)
+    draws = Draws(4000, 1)
+    target, source = (drawn_source(machine, draws) for machine in (pair.target, pair.source))
+    ends = np.quantile(host_longer(pair, target, source, draws, None, "framework"), (0.05, 0.95))  # type: ignore[arg-type]
+    assert ends[0] < 1.0 and ends[1] > 2.8
 
 
 def test_the_recording_tells_the_kind_of_work() -> None:
@@ -202,7 +205,8 @@ def test_a_host_of_ones_own_is_named_by_its_path(tmp_path: Path) -> None:
     text = (
         (folder() / "gh200.toml").read_text(encoding="utf-8").replace('host = "grace"', 'host = "ours.toml"').replace('"gh200"', '"mine"')
     )
-    ours = hosts()["grace"].read_text(encoding="utf-8").replace('"38.5 %"', '"77 %"').replace('"grace"', '"ours"')
+    ours = hosts()["grace"].read_text(encoding="utf-8").replace('"grace"', '"ours"')
+    ours = re.sub(r'(?<=\[host.framework\]\nvalue = )"[^"]+"', '"77 %"', ours)
     (tmp_path / "ours.toml").write_text(ours, encoding="utf-8")
     (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
     assert load(str(tmp_path / "mine.toml")).value("host.framework") == pytest.approx(0.77)
