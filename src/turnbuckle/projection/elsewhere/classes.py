@@ -41,7 +41,8 @@ class ClassRule:
     ----------
     memory : share of the time that memory decides.
     fill : exponent of the part of the GPU that blocks fill.
-    error, error_other, error_vendor : scatter of times (log-sd), between GPUs that were measured, with one that was not, and of two vendors.
+    error, error_other, error_vendor : scatter of times (log-sd) between GPUs that were measured, with one that was not, and between
+        vendors.
     nature : ``measured`` or ``assumption``.
     """
 
@@ -117,10 +118,11 @@ def scatter(kind: KernelKind, pair: Pair) -> tuple[float, float]:
     """Return the scatter of a class about the formula (log-sd): its own, and what another GPU or vendor adds."""
     constants = rule(kind)
     assert constants is not None  # the caller has looked
+    whole = constants.error_other
     if other_vendor(pair):
         whole = constants.error_vendor
-    else:
-        whole = constants.error if measured(kind, pair) else constants.error_other
+    elif measured(kind, pair):
+        whole = constants.error
     own = min(constants.error, whole)
     return own, float(np.sqrt(whole**2 - own**2))
 

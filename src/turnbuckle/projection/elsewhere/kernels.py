@@ -19,9 +19,9 @@ import numpy as np
 from turnbuckle.cost.waves import blocks_at_once, longer, memory_share
 from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.machine import Machine, Pair
-from turnbuckle.machine.recognition.families import without_tf32
 from turnbuckle.machine.needs import lacking
 from turnbuckle.machine.parameter_names import ParameterName
+from turnbuckle.machine.recognition.families import without_tf32
 from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.projection.elsewhere.classes import by_class, measured, reached_bandwidth, rule, scatter
 from turnbuckle.projection.elsewhere.counters import Counted
