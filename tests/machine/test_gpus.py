@@ -108,7 +108,6 @@ PEAKS = [n for n in PARAMETER_NAMES if n.startswith(("gpu.fp", "gpu.tf", "gpu.in
 OPEN: dict[str, set[ParameterName]] = {
     "h20": {"gpu.cache"},
     "pvc": {"gpu.registers", *PEAKS},
-    "strix-halo": {"gpu.threads", "gpu.shared_memory_block"},
 }
 
 
