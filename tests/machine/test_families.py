@@ -141,3 +141,10 @@ def test_without_a_clock_there_are_no_rates() -> None:
     units = Parameter(16.0, 0.0, "1", "spec", "a test")
     known = families()["8.7"].parameters(units, None, "")
     assert "gpu.threads" in known and not set(known) & {*RATES, "gpu.clock"}
+
+
+@pytest.mark.parametrize("family", [f for f in families().values() if f.link], ids=lambda f: f.name)
+def test_the_link_is_that_of_the_catalogues_boards(family: Family) -> None:
+    boards = [m for m in all_machines() if m.family == family.name and m.recognise]
+    slots = {m.title.rpartition("behind PCIe ")[2] for m in boards if "behind PCIe " in m.title}
+    assert slots <= {family.link.removeprefix("pcie").partition("-")[0]}
