@@ -58,9 +58,10 @@ A_CLOCK: dict[str, dict[ParameterName, int]] = {
         "a40": (4, 0, 256, 256, 512, 1024, 0, 2048),
         "rtx3090": (4, 0, 256, 256, 256, 512, 0, 0),
         "mi50": (64, 0, 128, 256, 0, 0, 0, 0),
-        "mi100": (64, 0, 128, 256, 0, 1024, 0, 1024),
-        "mi250": (128, 256, 128, 256, 0, 1024, 0, 1024),
+        "mi100": (64, 0, 128, 0, 0, 1024, 0, 1024),
+        "mi250": (128, 256, 128, 0, 0, 1024, 0, 1024),
         "mi350x": (128, 128, 256, 0, 0, 4096, 8192, 8192),
+        "jetson-agx-orin-64": (4, 0, 256, 0, 1024, 2048, 0, 4096),
     }.items()
 }
 #: Machines whose multiprocessor is another machine's.
@@ -81,6 +82,7 @@ SAME = {
     "rtx4090": ("rtx4060ti", "rtx4070", "rtx4080"),
     "rtx-pro-6000": ("rtx-6000-ada",),
     "mi50": ("mi60",),
+    "jetson-agx-orin-64": ("jetson-agx-orin-32", "jetson-orin-nx-16", "jetson-orin-nx-8", "jetson-orin-nano-8"),
 }
 #: FP32 and FP64 that others print of boards whose rates follow from their family [TFLOP/s].
 PRINTED = {
@@ -106,7 +108,6 @@ PEAKS = [n for n in PARAMETER_NAMES if n.startswith(("gpu.fp", "gpu.tf", "gpu.in
 OPEN: dict[str, set[ParameterName]] = {
     "h20": {"gpu.cache"},
     "pvc": {"gpu.registers", *PEAKS},
-    "strix-halo": {"gpu.threads", "gpu.shared_memory_block"},
 }
 
 

@@ -128,17 +128,21 @@ def called(text: str) -> tuple[str, ...]:
     Several where the text leaves open which one: ``mi300`` is an APU and a card.
     """
     word = text.strip().casefold()
-    if word in names():
-        return (word,)
-    if word in _aliases():
-        return (_aliases()[word],)
+    if same := _spelled(word):
+        return (same,)
     if claim := claimed(text):
         return (claim,)
-    if (closed := word.replace(" ", "")) in names():
-        return (closed,)
+    for spelling in ("-".join(word.split()), "".join(word.split())):
+        if same := _spelled(spelling):
+            return (same,)
     if not any(letter.isdigit() for letter in word):
         return ()
     return tuple(name for name in names() if _begins(word, name))
+
+
+def _spelled(word: str) -> str:
+    """Return the machine whose name or alias a word is; empty where there is none."""
+    return word if word in names() else _aliases().get(word, "")
 
 
 def _begins(word: str, name: str) -> bool:

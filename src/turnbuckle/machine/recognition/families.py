@@ -36,17 +36,19 @@ _HELD: Final[Mapping[ParameterName, str]] = {
     "gpu.shared_memory": "B",
     "gpu.shared_memory_block": "B",
 }
-#: Boards of one family differ from multiply-adds times clock by this much: H100 SXM states its tensor rates at 92 % of its highest clock.
+#: Boards of one family differ from multiply-adds times clock by this much: of those with rates of
+#: their own in the catalogue all but two, which `tests/machine/test_families.py` names.
 RATE_ERROR: Final = 0.05
-#: Highest clock of a board from the middle of its family: boards of one chip lie between 0.8 and 1.2 of it (TechPowerUp GPU database).
+#: Highest clock of a board from the middle of its family: boards of one chip lie between 0.8 and 1.2
+#: of it (TechPowerUp GPU database).
 CLOCK_ERROR: Final = 0.12
 #: Boards for desktops, whose tensor units add up in FP32 at a lower rate; and those without tensor units.
 _DESKTOP: Final = re.compile(r"geforce|titan (?:rtx|x)", re.IGNORECASE)
 _NO_TENSOR: Final = re.compile(r"\bgtx\b", re.IGNORECASE)
 
 
-#: Families of AMD without units for TF32: those before CDNA 3, which brought XF32 (AMD, CDNA 3 instruction set architecture).
-_AMD_BEFORE_XF32: Final = ("gfx906", "gfx908", "gfx90a")
+#: Families of AMD without units for TF32: those before CDNA 3, which brought XF32, and RDNA (Tensile, `HasMFMA_xf32`).
+_AMD_BEFORE_XF32: Final = ("gfx900", "gfx906", "gfx908", "gfx90a", "gfx1030", "gfx1100", "gfx1151")
 
 
 def without_tf32(family: str) -> bool:
@@ -70,9 +72,10 @@ class Family:
     chips : names of its chips, as profilers write them.
     integrated : whether CPU and GPU share one memory in every machine that has it.
     link : machine of the catalogue with the fastest link that its chips have; empty where they have none.
-    clock : middle of the highest clocks of its boards [Hz].
+    clock : middle of the highest clocks of its boards [Hz]; None where the catalogue's boards tell it.
     desktop : share of the tensor rates that boards for desktops keep.
-    rates : multiply-adds a clock and multiprocessor, by peak rate.
+    rates : multiply-adds a clock and multiprocessor, by peak rate; a tensor rate that is stated at less
+        than the highest clock counts by that share.
     held : what a multiprocessor holds.
     source : source of all of that.
     """
@@ -82,24 +85,30 @@ class Family:
     chips: tuple[str, ...]
     integrated: bool
     link: str
-    clock: float
+    clock: float | None
     desktop: float
     rates: Mapping[ParameterName, float]
     held: Mapping[ParameterName, float]
     source: str
 
-    def typical_clock(self) -> Parameter:
-        """Return the clock of a board of which only the family is known [Hz]."""
-        return Parameter(self.clock, CLOCK_ERROR, "Hz", "assumption", f"middle of the boards of {self.title}")
+    def typical_clock(self) -> Parameter | None:
+        """Return the clock of a board of which only the family is known [Hz]; None where no source tells one."""
+        if self.clock is None:
+            return None
+        return Parameter(self.clock, CLOCK_ERROR, "Hz", "assumption", self.source, "middle of its boards")
 
-    def parameters(self, multiprocessors: Parameter, clock: Parameter, board: str) -> dict[ParameterName, Parameter]:
+    def parameters(self, multiprocessors: Parameter, clock: Parameter | None, board: str) -> dict[ParameterName, Parameter]:
         """Return the peak rates of a GPU of this family and what its multiprocessors hold.
 
         Parameters
         ----------
-        multiprocessors, clock : of this GPU [1], [Hz].
+        multiprocessors, clock : of this GPU [1], [Hz]; without a clock there are no rates.
         board : names of the board, which tell what a desktop keeps of the tensor rates.
         """
+        held = {name: Parameter(value, 0.0, _HELD[name], "spec", self.source) for name, value in self.held.items()}
+        known: dict[ParameterName, Parameter] = {"gpu.multiprocessors": multiprocessors, **held}
+        if clock is None:
+            return known
         cycles = 2.0 * multiprocessors.value * clock.value
         error = math.hypot(RATE_ERROR, clock.error, multiprocessors.error)
         note = "multiply-adds a clock and multiprocessor of its family, times its multiprocessors and clock"
@@ -109,8 +118,7 @@ class Family:
             for name, per_clock in self.rates.items()
             if shares[name]
         }
-        held = {name: Parameter(value, 0.0, _HELD[name], "spec", self.source) for name, value in self.held.items()}
-        return {"gpu.multiprocessors": multiprocessors, "gpu.clock": clock, **peaks, **held}
+        return {"gpu.clock": clock, **peaks, **known}
 
     def _share(self, rate: ParameterName, board: str) -> float:
         """Return the share of a rate that a board keeps; 0 where it has no such units, or states that rate otherwise."""
@@ -137,11 +145,11 @@ def families() -> Mapping[str, Family]:
             tuple(row["chips"].split()),
             row["integrated"] == "yes",
             row["link"],
-            float(row["clock"]),
+            float(row["clock"]) if row["clock"] else None,
             float(row["desktop"] or 1.0),
             rates,
             held,
-            row["source"],
+            f"family {row['family']}: {row['source']}",
         )
     return out
 

@@ -18,7 +18,7 @@ from turnbuckle.machine.machine import Coupling, Machine, Parameter, schema
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 
 from .device_names import is_slice
-from .families import Family, families, family_of
+from .families import CLOCK_ERROR, Family, families, family_of
 
 How = Literal["name", "facts", "family", ""]
 
@@ -32,6 +32,10 @@ _OTHER_MEMORY: Final = 1.2
 _BANDWIDTH_ERROR: Final = 0.3
 _AMD: Final = re.compile(r"\bamd\b|amd(?=instinct|radeon)|radeon|instinct|\bgfx\d|\bvega", re.IGNORECASE)
 _ONE_PACKAGE: Final = ("apu",)
+#: Drivers of a Jetson before this compute capability state another clock than the memory's: the GPU's
+#: (918 MHz of an Orin NX, 624 of an Orin Nano) or the memory's of a power mode (612 MHz of an AGX Orin),
+#: where their data sheets have 3200 and 2133 MHz (deviceQuery in public repositories).
+_MEMORY_CLOCK_STATED: Final = 11
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,14 @@ class Device:
     def family(self) -> Family | None:
         """Return its family; None where nothing tells it."""
         return family_of(self.major, self.minor, self.chip, self.amd)
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Return its memory bandwidth [B/s]; None where it is not stated, or computed from a clock that is not the memory's."""
+        family = self.family
+        if family is None or self.amd or not family.integrated:
+            return self.memory_bandwidth
+        return self.memory_bandwidth if float(family.name) >= _MEMORY_CLOCK_STATED else None
 
     @property
     def integrated(self) -> bool:
@@ -202,7 +214,7 @@ def _matches(device: Device, machine: Machine) -> bool:
     memory, units = machine.value("gpu.memory_size"), machine.value("gpu.multiprocessors")
     if not memory or not units or units != device.multiprocessors or device.memory_bytes is None:
         return False
-    if not _MEMORY[0] <= device.memory_bytes / memory <= _MEMORY[1]:
+    if not _same_memory(device.memory_bytes, memory):
         return False
     family = device.family
     if family is not None and machine.family and family.name != machine.family:
@@ -211,7 +223,7 @@ def _matches(device: Device, machine: Machine) -> bool:
         return False
     if device.discrete is not None and device.discrete == (machine.coupling in _ONE_PACKAGE):
         return False
-    for stated, name, most in ((device.memory_bandwidth, "gpu.memory_bandwidth", _BANDWIDTH), (device.clock_hz, "gpu.clock", _CLOCK)):
+    for stated, name, most in ((device.bandwidth, "gpu.memory_bandwidth", _BANDWIDTH), (device.clock_hz, "gpu.clock", _CLOCK)):
         other = machine.parameters.get(name)  # type: ignore[call-overload]
         if stated and other and _apart(stated, other.value) > most:
             return False
@@ -262,13 +274,13 @@ def _of_family(device: Device, names: Sequence[str]) -> Machine | None:
     def stated(value: float, unit: str) -> Parameter:
         return Parameter(float(value), 0.0, unit, "spec", "this profile: device description")
 
-    clock = stated(device.clock_hz, "Hz") if device.clock_hz else family.typical_clock()
+    clock = stated(device.clock_hz, "Hz") if device.clock_hz else _usual_clock(family)
     parameters = family.parameters(stated(device.multiprocessors, "1"), clock, " ".join(names))
     if device.memory_bytes:
         parameters["gpu.memory_size"] = stated(device.memory_bytes, "B")
-    if device.memory_bandwidth:
-        parameters["gpu.memory_bandwidth"] = stated(device.memory_bandwidth, "B/s")
-    elif (middle := _usual_bandwidth(family, device.multiprocessors)) is not None:
+    if device.bandwidth:
+        parameters["gpu.memory_bandwidth"] = stated(device.bandwidth, "B/s")
+    elif (middle := _usual_bandwidth(family, device)) is not None:
         parameters["gpu.memory_bandwidth"] = middle
     if not device.integrated:
         parameters |= catalog.link_of(family.link)
@@ -284,17 +296,48 @@ def _of_family(device: Device, names: Sequence[str]) -> Machine | None:
     )
 
 
-def _usual_bandwidth(family: Family, multiprocessors: float) -> Parameter | None:
-    """Return the memory bandwidth of a GPU of which only family and multiprocessors are known, from the catalogue's [B/s]."""
+def _usual_bandwidth(family: Family, device: Device) -> Parameter | None:
+    """Return the memory bandwidth of a GPU that states none, from the catalogue's GPUs of its family [B/s].
+
+    Of an integrated GPU it is that of the modules with its memory: a power mode switches multiprocessors off, and no memory.
+    """
     name: ParameterName = "gpu.memory_bandwidth"
-    alike = [m for m in catalog.all_machines() if m.family == family.name and m.recognise and {name, "gpu.multiprocessors"} <= m.has]
-    each = sorted(math.log(m.parameters[name].value / m.parameters["gpu.multiprocessors"].value) for m in alike)
-    if not each:
+    boards = _boards(family, name, "gpu.multiprocessors", "gpu.memory_size")
+    whole = f"middle of the catalogue's GPUs of {family.title}"
+    if family.integrated and device.memory_bytes:
+        alike = [m for m in boards if _same_memory(device.memory_bytes, m.parameters["gpu.memory_size"].value)]
+        if alike:
+            each = [m.parameters[name].value for m in alike]
+            return _middle(each, _BANDWIDTH_ERROR, "B/s", f"{whole} with this memory")
+    units = device.multiprocessors or 1.0
+    each = [units * m.parameters[name].value / m.parameters["gpu.multiprocessors"].value for m in boards]
+    return _middle(each, _BANDWIDTH_ERROR, "B/s", f"{whole}: memory bandwidth a multiprocessor")
+
+
+def _same_memory(stated: float, catalogued: float) -> bool:
+    """Return whether a driver states a memory size [B] for what a data sheet does."""
+    return _MEMORY[0] <= stated / catalogued <= _MEMORY[1]
+
+
+def _usual_clock(family: Family) -> Parameter | None:
+    """Return the clock of a GPU of which only the family is known, from the catalogue's or the family's own [Hz]."""
+    each = [m.parameters["gpu.clock"].value for m in _boards(family, "gpu.clock")]
+    source = f"middle of the catalogue's GPUs of {family.title}"
+    return _middle(each, CLOCK_ERROR, "Hz", source) or family.typical_clock()
+
+
+def _boards(family: Family, *names: ParameterName) -> list[Machine]:
+    """Return the GPUs of the catalogue that are of a family and state all of some parameters."""
+    return [m for m in catalog.all_machines() if m.family == family.name and m.recognise and m.has >= set(names)]
+
+
+def _middle(values: Sequence[float], least: float, unit: str, source: str) -> Parameter | None:
+    """Return the middle of some values, with half their spread for an error, at least `least`; None of nothing."""
+    if not values:
         return None
-    middle = each[len(each) // 2]
-    error = max(_BANDWIDTH_ERROR, (each[-1] - each[0]) / 2)
-    source = f"middle of the catalogue's GPUs of {family.title}: memory bandwidth a multiprocessor"
-    return Parameter(math.exp(middle) * multiprocessors, error, "B/s", "assumption", source)
+    each = sorted(values)
+    error = max(least, math.log(each[-1] / each[0]) / 2)
+    return Parameter(each[len(each) // 2], error, unit, "assumption", source)
 
 
 def fastest_link(machine: Machine | None) -> float | None:
