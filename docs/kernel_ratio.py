@@ -84,7 +84,7 @@ def picture() -> str:
         "counters": "#7a4fa3",
         "kept": "#666666",
         "same GPU": "#666666",
-        "launch geometry": "#2a6fb0",
+        "class": "#2a6fb0",
         "range of rates": "#c0632c",
     }
     for k, (what, name, blocks, target) in enumerate(KERNELS):

@@ -19,7 +19,7 @@ from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.machine.catalog import all_machines
 from turnbuckle.profile.kernels import kind_by_name
 from turnbuckle.profile.profile import Profile, build
-from turnbuckle.projection.elsewhere.classes import measured, rule
+from turnbuckle.projection.elsewhere.classes import SHORTEST, measured, rule
 from turnbuckle.projection.elsewhere.drawn import drawn_source
 from turnbuckle.projection.elsewhere.given import kernel_table
 from turnbuckle.projection.elsewhere.kernels import VENDOR, kernels_longer, same_model
@@ -68,9 +68,9 @@ FASTER = {"memory_bandwidth": 2e12, "clock": 1.5e9, "multiprocessors": 120.0, "f
 
 
 def test_classes_scale_by_their_share_of_memory_and_of_the_peak() -> None:
-    """By bandwidth alone; by bandwidth and the peak of the precision; all less the microsecond that nothing shortens."""
+    """By bandwidth alone; by bandwidth and the peak of the precision; all but the time that nothing shortens."""
     blocks = 2 * 100 * 1000
-    floor = 1e-6 / 1e-3
+    floor = SHORTEST[""] / 1e-3
 
     def by(ratio: float) -> object:
         return pytest.approx([floor + (1 - floor) * ratio])

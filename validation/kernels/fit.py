@@ -54,6 +54,8 @@ SMOOTH = 0.002
 SHARES = np.arange(0.0, 1.05, 0.1)
 #: Offsets of a device.
 NUMBERS = len(WORK) + 1
+#: Class, layout, what was asked, pairs, relative error in the median and the mean, log-sd that holds 90 of 100.
+RESIDUALS: list[list[str | int]] = []
 REACH = 1.6448536269514722
 Floats = NDArray[np.float64]
 
@@ -213,11 +215,13 @@ def fitted(table: pl.DataFrame) -> Iterator[tuple[str, str, Fit, dict[str, float
         plain = {"nothing changes": off(np.zeros_like(bandwidth), one), "bandwidth": off(bandwidth, one), "geometric mean": off(mean, one)}
         for label, numbers in (said | plain).items():
             print(f"    {label:16s} off {numbers[0]:.1%} median {numbers[1]:.1%} mean; log-sd {numbers[2]:.3f}")
+            RESIDUALS.append([word, layout, label, len(one.ratio), *(f"{number:.3f}" for number in numbers)])
         if apart.any():
             two = every.rows(apart)
-            found = off(by_rule.rule(two), two)
-            errors["error_vendor"] = found[2]
-            print(f"    two vendors      off {found[0]:.1%} median {found[1]:.1%} mean; log-sd {found[2]:.3f}")
+            numbers = off(by_rule.rule(two), two)
+            errors["error_vendor"] = numbers[2]
+            print(f"    two vendors      off {numbers[0]:.1%} median {numbers[1]:.1%} mean; log-sd {numbers[2]:.3f}")
+            RESIDUALS.append([word, layout, "two vendors", len(two.ratio), *(f"{number:.3f}" for number in numbers)])
         yield word, layout, constants, errors
 
 
@@ -267,6 +271,9 @@ def write(found: list[tuple[str, str, Fit, dict[str, float]]]) -> None:
         out = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         out.writeheader()
         out.writerows(rows)
+    with Path(__file__).with_name("residuals.csv").open("w", newline="", encoding="utf-8") as file:
+        plain = csv.writer(file, lineterminator="\n")
+        plain.writerows([["class", "layout", "rule", "pairs", "median", "mean", "log_sd"], *RESIDUALS])
     with (PLACE / "kernel_offsets.csv").open("w", newline="", encoding="utf-8") as file:
         plain = csv.writer(file, lineterminator="\n")
         plain.writerow(

@@ -22,8 +22,6 @@ WORK: Final = (0.2e-3, 1e-3, 5e-3, 25e-3, 125e-3)
 #: Blocks at which offsets are stated, and how many tenfolds from there they reach.
 MIDDLE: Final = 1000.0
 _FARTHEST: Final = 1.5
-#: What a kernel takes that does nothing [s]: the shortest of thousands on GeForce RTX 3060 and 3090 (0.8 and 1.1 us).
-SHORTEST: Final = 1e-6
 
 
 def work(seconds: ArrayLike, memory: ArrayLike, compute: ArrayLike, share: ArrayLike) -> Float:
@@ -61,18 +59,21 @@ def filled(blocks: ArrayLike, multiprocessors: ArrayLike) -> Float:
         return np.where(count > 0, -np.log1p(np.asarray(multiprocessors) / count), 0.0)
 
 
-def longer(seconds: ArrayLike, by_rates: ArrayLike) -> Float:
-    """Return the time on the other GPU over the time here, where what a kernel takes that does nothing stays as it is.
+def longer(seconds: ArrayLike, by_rates: ArrayLike, shortest: tuple[float, float]) -> Float:
+    """Return the time on the other GPU over the time here, where only what exceeds the shortest kernel follows the rates.
 
     Parameters
     ----------
     seconds : time here [s], shape (kernels,).
     by_rates : the ratio of long kernels, shape (..., kernels).
+    shortest : what a kernel that does nearly nothing takes here and there [s].
 
-    >>> longer([2e-6, 1.0], [0.5, 0.5]).round(3).tolist()
+    >>> longer([2e-6, 1.0], [0.5, 0.5], (1e-6, 1e-6)).round(3).tolist()
     [0.75, 0.5]
+    >>> longer([1e-6], [0.5], (2e-6, 4e-6)).tolist()
+    [2.0]
     """
     here = np.asarray(seconds, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        fixed = np.where(here > 0, np.minimum(SHORTEST / here, 1.0), 0.0)
-    return np.asarray(fixed + (1.0 - fixed) * np.asarray(by_rates))
+        fixed = np.where(here > 0, np.minimum(shortest[0] / here, 1.0), 0.0)
+    return np.asarray(fixed * shortest[1] / shortest[0] + (1.0 - fixed) * np.asarray(by_rates))
