@@ -43,8 +43,9 @@ MOST_LINES = 20
 
 KERNELS = """## Kernels on another GPU
 
-{pairs:,} pairs of operations of PyTorch in FP32, each timed by others on two of eight GPUs ([NeuSight](models/kernels.md#sources), times over
-0.2 ms), made by `validation/kernels/fit.py`. Median and mean of the relative error; *log-sd* is the scatter of which a 90 % range is made.
+{pairs:,} pairs of operations of PyTorch in FP32, each timed by others on two of eight GPUs
+([NeuSight](models/kernels.md#sources), times over 0.2 ms), made by `validation/kernels/fit.py`. Median and mean of the relative error;
+*log-sd* is the scatter of which a 90 % range is made.
 *Each left out*: of pairs with a GPU that nothing was fitted on, and whose memory nobody measured, each GPU in turn. Peers that predict an
 operation from its sizes alone, without a recording, are off by 14 to 26 % in the mean on GPUs that they knew and 14 to 57 % on others
 (NeuSight's own table); here the time on one GPU is known.

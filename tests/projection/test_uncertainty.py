@@ -213,7 +213,9 @@ def test_the_interval_holds_the_answer(trace: Trace, target: str, alpha: str, or
     assert bool(answer.unknown) == math.isnan(answer.seconds)
     if answer.unknown:
         assert answer.interval is None and answer.sample is not None and np.isnan(answer.sample).all()
-        assert answer.alone is not None, "what the coupling alone changes stays answered"
+        assert (answer.alone is None) == (answer.unknown == PAGES), "what the coupling alone changes stays answered, but through a layer"
+    if answer.unknown == PAGES:
+        return
     found = answer.by_coupling if answer.unknown else answer
     i = found.interval
     assert i is not None and found.sample is not None and found.sample.shape == (60,)

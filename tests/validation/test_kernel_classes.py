@@ -20,7 +20,7 @@ from turnbuckle.projection.elsewhere.kernels import kernels_longer
 from turnbuckle.projection.elsewhere.priors import Draws
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACE = ROOT / "src" / "turnbuckle" / "projection" / "elsewhere"
+PLACE = ROOT / "src" / "turnbuckle" / "foundation" / "schema"
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def fit() -> ModuleType:
 
 
 def test_every_class_says_what_it_rests_on() -> None:
-    with (PLACE / "kernel_classes.csv").open(newline="", encoding="utf-8") as file:
+    with (PLACE / "kernels/classes.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert {row["nature"] for row in rows} == {"measured", "assumption"} and all(row["source"] for row in rows)
     for row in rows:

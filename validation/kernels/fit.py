@@ -26,7 +26,7 @@ from turnbuckle.machine import load
 from turnbuckle.projection.elsewhere.classes import REACHED
 
 SOURCE = "NeuSight (Lee et al., ASPLOS 2025), measured operations of PyTorch 2.1, FP32 without tensor cores"
-PLACE = Path(__file__).resolve().parents[2] / "src" / "turnbuckle" / "projection" / "elsewhere"
+PLACE = Path(__file__).resolve().parents[2] / "src" / "turnbuckle" / "foundation" / "schema"
 SHORTEST_MS = 0.2
 #: Device of the table -> machine of the catalogue.
 MACHINES = {
@@ -257,7 +257,7 @@ def main() -> None:
 
 def write(found: list[tuple[str, str, Fit, dict[str, float]]]) -> None:
     """Write the offsets, and put the constants into the table of classes, whose other rows stay."""
-    place = PLACE / "kernel_classes.csv"
+    place = PLACE / "kernels/classes.csv"
     with place.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     for word, layout, constants, errors in found:
@@ -274,7 +274,7 @@ def write(found: list[tuple[str, str, Fit, dict[str, float]]]) -> None:
     with Path(__file__).with_name("residuals.csv").open("w", newline="", encoding="utf-8") as file:
         plain = csv.writer(file, lineterminator="\n")
         plain.writerows([["class", "layout", "rule", "pairs", "median", "mean", "log_sd"], *RESIDUALS])
-    with (PLACE / "kernel_offsets.csv").open("w", newline="", encoding="utf-8") as file:
+    with (PLACE / "kernels/offsets.csv").open("w", newline="", encoding="utf-8") as file:
         plain = csv.writer(file, lineterminator="\n")
         plain.writerow(
             [

@@ -2,9 +2,10 @@
 
     python validation/kernels/judge.py HPC.csv NVBENCH.csv
 
-HPC.csv: codes, BabelStream and TeaLeaf's kernels in FP64 on P100, V100 and RTX 2080 Ti (UoB-HPC/performance-portability); the least time of
-each GPU over compilers and models.  NVBENCH.csv: textbook kernels on RTX 3060 and RTX 3080, cold caches, over 20 us (shorter ones take what the timing takes: 7 and 3 us).  Prints errors in the
-median, beside "nothing changes" and the ratio of bandwidths, and how many 90 % ranges hold.
+HPC.csv: codes, BabelStream and TeaLeaf's kernels in FP64 on P100, V100 and RTX 2080 Ti
+(UoB-HPC/performance-portability); the least time of each GPU over compilers and models.  NVBENCH.csv: textbook
+kernels on RTX 3060 and RTX 3080, cold caches, over 20 us (shorter ones take what the timing takes: 7 and 3 us).
+Prints errors in the median, beside "nothing changes" and the ratio of bandwidths, and how many 90 % ranges hold.
 """
 
 from __future__ import annotations
@@ -24,8 +25,15 @@ from turnbuckle.projection.elsewhere.drawn import drawn_source
 from turnbuckle.projection.elsewhere.kernels import kernels_longer
 from turnbuckle.projection.elsewhere.priors import Draws
 
-HPC = {"Tesla P100-PCIE-16GB": "p100-pcie", "Tesla P100": "p100-sxm2-16", "Tesla V100-SXM2-16GB": "v100-sxm2", "GeForce RTX 2080 Ti": "rtx2080ti"}
+HPC = {
+    "Tesla P100-PCIE-16GB": "p100-pcie",
+    "Tesla P100": "p100-sxm2-16",
+    "Tesla V100-SXM2-16GB": "v100-sxm2",
+    "GeForce RTX 2080 Ti": "rtx2080ti",
+}
 NVBENCH = {"NVIDIA GeForce RTX 3060": "rtx3060", "NVIDIA GeForce RTX 3080": "rtx3080"}
+#: Names by which kernels of a subject are told.
+NAMES = {"array_add": "add_kernel", "convolution": "convolution1d", "mat_mat_mul": "matmul_f32", "reduction": "reduce_kernel"}
 #: Rows whose time does not repeat, or that are part of another row.
 LEFT_OUT = "init|generate|initialise|finalise|set_field|zero_boundaries"
 THREADS = 256
@@ -64,11 +72,15 @@ def hpc(path: Path) -> Iterator[Asked]:
 def nvbench(path: Path) -> Iterator[Asked]:
     """Yield the textbook kernels, with as many blocks as their elements need."""
     table = pl.read_csv(path).filter(pl.col("gpu").is_in(list(NVBENCH))).with_columns(what=pl.col("kernel") + pl.col("setting"))
-    table = table.filter(pl.col("seconds") > SHORTEST).group_by("subject", "what", "gpu").agg(pl.col("seconds").min(), pl.col("setting").first())
+    table = (
+        table.filter(pl.col("seconds") > SHORTEST)
+        .group_by("subject", "what", "gpu")
+        .agg(pl.col("seconds").min(), pl.col("setting").first())
+    )
     elements = table["setting"].str.extract(r"Num Elements=(\d+)").cast(pl.Int64).fill_null(0)
     kinds = {}
     for what, subject, count in zip(table["what"], table["subject"], elements, strict=True):
-        kind = kind_by_name({"array_add": "add_kernel", "mat_mat_mul": "matmul_f32", "reduction": "reduce_kernel"}.get(subject, "convolution1d"))
+        kind = kind_by_name(NAMES[subject])
         kinds[what] = replace(kind, blocks=-(-count // THREADS), threads=THREADS)
     for subject, rows in table.sort("what", "gpu").group_by("subject", maintain_order=True):
         yield from asked(rows, NVBENCH, str(subject[0]), kinds)

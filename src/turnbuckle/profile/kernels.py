@@ -1,6 +1,6 @@
 """Kernels of one kind: what their names say they compute, and how they were launched.
 
-Names are matched against a table (``schema/kernel_names.csv``), first the function's own name, then all of it with its template
+Names are matched against a table (``schema/kernels/names.csv``), first the function's own name, then all of it with its template
 arguments.  A name that tells nothing is of the class ``other``.
 """
 
@@ -75,10 +75,10 @@ class _Rule:
 
 @cache
 def rules() -> tuple[_Rule, ...]:
-    """Return the rows of ``schema/kernel_names.csv``; the first that matches wins."""
+    """Return the rows of ``schema/kernels/names.csv``; the first that matches wins."""
     return tuple(
         _Rule(row["what"], row["word"], re.compile(row["pattern"], re.IGNORECASE), row["bound"])  # type: ignore[arg-type]
-        for row in table_rows("foundation/schema/kernel_names.csv")
+        for row in table_rows("foundation/schema/kernels/names.csv")
     )
 
 
@@ -154,8 +154,8 @@ def kinds_of(trace: Trace, given: Callable[[str], int] | None = None) -> tuple[l
         blocks, threads, registers, shared_bytes = (int(column[row_of_group]) for column in launched)
         if len(kinds) < MOST_KINDS or head not in first:
             of, row = heads[head]
-            launch = {"blocks": blocks, "threads": threads, "registers": registers, "shared_bytes": shared_bytes}
-            kinds.append(replace(of, seconds=seconds, given=row, **launch))
+            told = replace(of, seconds=seconds, given=row, blocks=blocks, threads=threads)
+            kinds.append(replace(told, registers=registers, shared_bytes=shared_bytes))
             first.setdefault(head, len(kinds) - 1)
             number.append(len(kinds) - 1)
         else:

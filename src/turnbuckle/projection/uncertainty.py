@@ -26,8 +26,7 @@ from turnbuckle.projection.admission import one_memory, with_link_of
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio, replays_apart
 from turnbuckle.projection.elsewhere.drawn import DrawnMachine, drawn_source, drawn_target
-from turnbuckle.projection.elsewhere.host_ends import hanging_on_host
-from turnbuckle.projection.elsewhere.hosts import SPEEDS, host_longer
+from turnbuckle.projection.elsewhere.hosts import SPEEDS, hanging_on_host, host_longer
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, rates_allow, scales
 from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import (

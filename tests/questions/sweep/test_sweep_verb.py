@@ -288,7 +288,7 @@ def test_a_sample_and_a_refined_axis(turnbuckle: Run) -> None:
     refined = turnbuckle(*words, *far, "--refine", "60", "--within", "5%", "--format", "json")
     (change,) = json.loads(refined.out)["crossovers"]
     assert change["below"] == "cdi-row-link before t4" and change["axis"] == "slack.link" and 0 < change["width"] <= 0.05
-    assert change["low"] < 2.7e-5 < change["high"] * 1.05, "2.1e-5 with the start-up, which neither machine changes"
+    assert change["low"] < 3.8e-5 < change["high"] * 1.05
     told = turnbuckle(*words, *far, "--refine", "4")
     assert "4 points added of at most 4; 1 of the changes could be narrowed by more points" in " ".join(told.out.split())
 

@@ -1,8 +1,9 @@
 """Classes of kernels on another GPU: the shares of bandwidth and peak of each, what was measured of it, and how far that reaches.
 
-`kernel_classes.csv` has a row for each class, layout and precision: the share that memory decides, how far times scatter about the
-formula (log-sd) where both GPUs were measured, where one was not, and between vendors.  `kernel_offsets.csv` has what a class takes
-longer on a GPU that was measured.  Both come from `validation/kernels/fit.py`, or say that they are assumptions.
+``kernels/classes.csv`` has a row for each class, layout and precision: the share that memory decides, and how far
+times scatter about the formula (log-sd) where both GPUs were measured, where one was not, and between vendors.
+``offsets.csv`` has what a class takes longer on a GPU that was measured.  Both lie in ``foundation/schema``;
+they come from `validation/kernels/fit.py`, or say that they are assumptions.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SHORTEST: Final = {"amd": 3.5e-6, "": 1.6e-6}
 #: Between vendors libraries differ more than peaks: of the ratio of a class that arithmetic holds up, the root is taken.
 BETWEEN_VENDORS: Final = 0.5
 _REFERENCE: Final = {"memory": 900e9 * 0.92, "compute": 15.7e12}
-_TABLES: Final = "projection/elsewhere"
+_TABLES: Final = "foundation/schema"
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,19 @@ class ClassRule:
 
 @cache
 def _rules() -> dict[tuple[str, str, str], ClassRule]:
-    rows = table_rows(f"{_TABLES}/kernel_classes.csv")
-    numbers = ("memory", "fill", "error", "error_other", "error_vendor")
-    return {(r["class"], r["layout"], r["precision"]): ClassRule(*(float(r[n]) for n in numbers), r["nature"]) for r in rows}
+    rows = table_rows(f"{_TABLES}/kernels/classes.csv")
+    return {(row["class"], row["layout"], row["precision"]): _constants(row) for row in rows}
+
+
+def _constants(row: dict[str, str]) -> ClassRule:
+    return ClassRule(
+        memory=float(row["memory"]),
+        fill=float(row["fill"]),
+        error=float(row["error"]),
+        error_other=float(row["error_other"]),
+        error_vendor=float(row["error_vendor"]),
+        nature=row["nature"],
+    )
 
 
 @cache
@@ -78,7 +89,7 @@ def _measured() -> tuple[tuple[tuple[str, str], str, float, float, Float], ...]:
             float(row["memory_bandwidth"]),
             np.array([float(row[c]) for c in columns]),
         )
-        for row in table_rows(f"{_TABLES}/kernel_offsets.csv")
+        for row in table_rows(f"{_TABLES}/kernels/offsets.csv")
     )
 
 
@@ -172,11 +183,13 @@ def _apart(kinds: Sequence[KernelKind], pair: Pair, share: Float) -> Float:
     seconds = np.array([kind.seconds for kind in kinds])
     blocks = [kind.blocks if kind.launched else 0 for kind in kinds]
     at = weights(work(seconds, memory / _REFERENCE["memory"], compute / _REFERENCE["compute"], share), blocks)
-    none = np.zeros(at.shape[-1])
-    more = [
-        none if (here := offsets(kind, source)) is None or (there := offsets(kind, pair.target)) is None else there - here for kind in kinds
-    ]
+    more = [_offsets_apart(kind, pair) for kind in kinds]
     return np.asarray((np.array(more) * at).sum(axis=-1))
+
+
+def _offsets_apart(kind: KernelKind, pair: Pair) -> Float:
+    here, there = offsets(kind, pair.source), offsets(kind, pair.target)
+    return np.zeros(len(WORK) + 1) if here is None or there is None else there - here
 
 
 def reached_bandwidth(pair: Pair, source: Priced, target: Priced, drawn: Float) -> Float | None:

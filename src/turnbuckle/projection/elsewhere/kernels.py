@@ -267,7 +267,8 @@ def _by_class(kinds: Sequence[KernelKind], pair: Pair, source: Priced, target: P
     compute = _columns([memory if peaks[kind] is None else peaks[kind] for kind in kinds], draws)
     own, more = np.array([scatter(kind, pair) for kind in kinds]).T
     further = draws.of(VENDOR if other_vendor(pair) else KERNELS)
-    return by_class(kinds, pair, np.atleast_2d(memory), compute) * np.exp(own * _by_name(kinds, draws) + more * further)
+    scattered = np.exp(own * _by_name(kinds, draws) + more * further)
+    return np.asarray(by_class(kinds, pair, np.atleast_2d(memory), compute) * scattered)
 
 
 def _peak_of_class(kind: KernelKind, pair: Pair, source: Priced, target: Priced) -> Float | None:
