@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -219,6 +220,17 @@ def hosts() -> Mapping[str, Path]:
     """Return the files of the hosts that machines may name, by name, in alphabetical order."""
     place = Path(str(files("turnbuckle") / "machine" / "measured" / "hosts"))
     return {path.stem: path for path in sorted(place.glob("*.toml"))}
+
+
+@cache
+def host_of(processor: str) -> Machine | None:
+    """Return the host whose processors have such a name, as a profiler writes it; None where no entry is of that processor.
+
+    Of several, the one that says most of the name.
+    """
+    entries = [read(path, f"hosts/{name}.toml") for name, path in hosts().items()]
+    found = [(pattern.count("?"), host) for host in entries for pattern in host.recognise if fnmatchcase(processor, f"*{pattern}*")]
+    return min(found, key=lambda each: each[0])[1] if found else None
 
 
 def _host(name: str, path: Path, called: str) -> Machine:

@@ -10,6 +10,7 @@ import polars as pl
 
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Coupling, Device, Machine, Parameter, Recognised, fastest_link, machine_of
+from turnbuckle.machine.catalog import host_of
 from turnbuckle.machine.parameter_names import HOST_WAYS, HostWay, LinkTerm, ParameterName, link_parameter, observed_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import alloc_call_s, launch, sync_return_s
@@ -75,6 +76,9 @@ def observed_machine(profile: Profile, named: Machine | None = None) -> tuple[Ma
             recognise=tuple(dict.fromkeys(names)),
         )
     )
+    host = host_of(profile.trace.facts.get("processor", ""))
+    if host is not None and not machine.host:
+        machine = machine.with_host(host)
     if machine.copies_vanish and any(direction in HOST_WAYS for direction, _ in fits):
         # one memory, and yet this program copies: that copies vanish is what a target may assume, not what was recorded
         machine = replace(machine, memory_shared=None)

@@ -19,6 +19,7 @@ import polars as pl
 from turnbuckle.foundation import schema
 from turnbuckle.foundation.errors import clipped
 from turnbuckle.foundation.findings import Finding, finding, merge
+from turnbuckle.machine.catalog import host_of
 from turnbuckle.profile.kernels import between_gpus
 from turnbuckle.profile.messages.nccl import operation_in
 from turnbuckle.profile.summary.host_work import SERIAL
@@ -386,6 +387,9 @@ def _facts(facts: Mapping[str, Any], names: _Names, treated: list[Treated]) -> d
         if isinstance(out.get(name), str) and not _PLAIN.fullmatch(out[name]):
             out[name] = None
     out["product_version"] = _product(facts.get("product_version"))
+    if host := host_of(facts.get("processor", "")):
+        # the entry of the host, by a name of its own: the recording's may be anything
+        out["processor"] = host.recognise[0].replace("?", "0")
     recorded_tables = facts.get("tables") or {}
     out["tables"] = {name: count for name, count in recorded_tables.items() if _RECORDED.fullmatch(name)}
     if sources := facts.get("sources"):

@@ -414,6 +414,7 @@ def _facts(traces: Sequence[Trace], offsets: Sequence[int]) -> dict[str, Any]:
         "sha256": hashlib.sha256(digests.encode()).hexdigest(),
         "sources": sources,
         **({"node_of_rank": nodes} if nodes else {}),
+        **({"processor": processor} if (processor := common("processor")) else {}),
         **({"record_shapes": True} if any(trace.facts.get("record_shapes") for trace in traces) else {}),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -10,9 +11,10 @@ from typing import Final
 import polars as pl
 
 from turnbuckle._native import read_nsys
+from turnbuckle.foundation.errors import clipped
 from turnbuckle.trace.ids import process_number, thread_number
 from turnbuckle.trace.readers.parts.native import native_trace
-from turnbuckle.trace.readers.parts.sqlite_tables import MAGIC, names
+from turnbuckle.trace.readers.parts.sqlite_tables import ERRORS, MAGIC, columns, connected, names, text
 from turnbuckle.trace.trace import Trace
 
 
@@ -25,9 +27,22 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     """Read an export.  Raises `ProfileError` (P003 to P010)."""
     trace = native_trace(path, lambda: read_nsys(path, threads=threads, progress=progress))
     numbers = trace.facts.pop("own_device_numbers", None)
+    if processor := _processor(path):
+        trace = replace(trace, facts={**trace.facts, "processor": processor})
     return trace if numbers is None else _of_the_machine(trace, numbers)
 
 
+def _processor(path: Path) -> str:
+    """Return the host's processor as the profiler names it; empty where the file does not say, or says several."""
+    wanted = f"SELECT {text('value')} FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'CpuDescription' LIMIT {_MOST_HOSTS}"
+    with suppress(*ERRORS, OSError), connected(path, immutable=True, wait=False) as connection:
+        if "value" in columns(connection).get("TARGET_INFO_SYSTEM_ENV", ()):
+            named = {value.strip() for (value,) in connection.execute(wanted) if value}
+            return clipped(named.pop(), 100) if len(named) == 1 else ""
+    return ""
+
+
+_MOST_HOSTS: Final = 1000
 _DEVICES: Final = ("device", "source_device", "target_device")
 
 
