@@ -74,6 +74,8 @@ ParameterName: TypeAlias = Literal[
     "remoting.d2h.bandwidth",
     "remoting.command",
     "remoting.byte",
+    "remoting.command_bytes",
+    "remoting.answer_bytes",
     "remoting.launch",
     "remoting.write",
     "remoting.read",
