@@ -37,6 +37,7 @@ NOTHING = {
     "remoting.byte": 0.0,
     "remoting.command_bytes": 0.0,
     "remoting.answer_bytes": 0.0,
+    "remoting.commands_unrecorded": 0.0,
 }
 
 
@@ -179,6 +180,9 @@ def test_a_program_with_few_data_feels_the_bandwidth_through_its_commands() -> N
     expected = LAUNCHES * CALL * 1e-9 + 500e-9 + (LAUNCHES + 1) * (size + answer) / 1e7
     assert plain == ready.measured and run == pytest.approx(expected, rel=1e-9)
     assert run_time(ready, manners, command_bytes=size, answer_bytes=answer) == ready.measured, "no bandwidth is no bound"
+    unrecorded = run_time(ready, {**LOCAL, "launch": "batched"}, bandwidth=1e7, command_bytes=size, commands_unrecorded=3.0)
+    recorded = run_time(ready, {**LOCAL, "launch": "batched"}, bandwidth=1e7, command_bytes=size)
+    assert unrecorded - recorded == pytest.approx(LAUNCHES * 3 * size / 1e7, rel=0.01)
 
 
 def test_a_blocking_write_of_a_batch_waits_for_its_data_alone() -> None:

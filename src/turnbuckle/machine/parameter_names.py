@@ -84,6 +84,7 @@ ParameterName: TypeAlias = Literal[
     "remoting.allocation",
     "remoting.query",
     "remoting.calls_unrecorded",
+    "remoting.commands_unrecorded",
     "node.gpus",
     "nic.bandwidth",
     "nic.count",

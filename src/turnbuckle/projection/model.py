@@ -504,7 +504,9 @@ def _remoting_charges() -> list[Charge]:
         calls, trip = machine.value(UNRECORDED), machine.value("remoting.round_trip")
         if trip is None:
             return np.zeros(())
-        return np.asarray(_or_zero(calls) * remoting.call_seconds(remoting.WAITS, trip, *_message_seconds(machine)))
+        command, answer = _message_seconds(machine)
+        waiting = _or_zero(calls) * remoting.call_seconds(remoting.WAITS, trip, command, answer)
+        return np.asarray(waiting + _or_zero(machine.value("remoting.commands_unrecorded")) * command)
 
     def starting(word: str) -> Callable[[Pieces], Bool]:
         # in the sum, a launch behind other work starts no later, and a copy stands for its call
