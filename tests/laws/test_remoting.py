@@ -41,6 +41,9 @@ NOTHING = {
 }
 
 
+VARIED = ("round_trip", "command", "byte", "bandwidth", "command_bytes", "answer_bytes")
+
+
 def layer(manners: Manners, **costs: float) -> dict[str, float]:
     """A source's numbers and those of a layer upon it; costs by the last part of their names."""
     given = {name: costs.get(name.rpartition(".")[2], value) for name, value in NOTHING.items()}
@@ -72,7 +75,7 @@ def test_a_layer_that_costs_nothing_is_the_source(trace: Trace, manners: Manners
 
 
 @LAW
-@given(gpu_traces() | soups(), MANNER, REPLAYS, st.sampled_from(["round_trip", "command", "byte", "bandwidth", "command_bytes", "answer_bytes"]))
+@given(gpu_traces() | soups(), MANNER, REPLAYS, st.sampled_from(VARIED))
 def test_more_of_a_cost_is_never_faster_and_bends_upwards(trace: Trace, manners: Manners, replay: Replay, name: str) -> None:
     steps = [0.0, 1.0, 2.0, 3.0, 10.0]
     scale = {"round_trip": 3e-6, "command": 2e-6, "byte": 1e-10, "command_bytes": 200.0, "answer_bytes": 400.0}.get(name)

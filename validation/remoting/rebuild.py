@@ -1,8 +1,9 @@
 """Recordings rebuilt from logs of CUDA calls that others published: the order and the bytes of each call, on a clock of host times.
 
-The logs have no clock.  Host times come from the log of the native run where it has them; what is left of the measured native time is
-the start of the program (whole programs), or is spread over the launches (one inference).  No log holds the length of a kernel: kernels
-end where the read behind them ends, and where nothing waits for them they are half as long as the calls that launch them.
+The logs have no clock.  Host times come from the log of the native run where it has them.  What is left of the measured native time
+is the start of the program, in its first call (whole programs), or is spread over the launches (one inference).  No log holds the
+length of a kernel: kernels end where the read behind them ends, and where nothing waits for them they are half as long as the calls
+that launch them.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def rebuilt(name: str, log: Iterable[Call], seconds: float, start_share: float |
 
     Parameters
     ----------
-    start_share : the share of the run that the start of the program takes at least, before the first call but one; None is a stretch
+    start_share : the share of the run that the start of the program takes at least, a call before those of the log; None is a stretch
         without a start, whose calls are lengthened to the time measured.
     """
     log = list(log)
@@ -170,8 +171,7 @@ def rebuilt(name: str, log: Iterable[Call], seconds: float, start_share: float |
         scale = room / own if start_share is None else min(1.0, max(room - least, 1) / own)
         clock = Clock()
         if start_share is not None:
-            clock.call("cudaMalloc", HOST_NS["alloc"])
-            clock.host += max(int(seconds * 1e9) - int(own * scale) - HOST_NS["alloc"], 0)
+            clock.call("cudaMalloc", int(seconds * 1e9) - int(own * scale))
         _play(clock, log, scale)
         over = max(clock.host, clock.stream) - int(seconds * 1e9)
         if abs(over) <= 1e-4 * seconds * 1e9:

@@ -14,10 +14,11 @@ A layer of software sends commands; no link gets longer and no call sleeps.  The
     data      n / B + n g on top of the copy at the GPU's host
 
 Calls that no profiler records (the last error after a launch, handles of libraries) wait too, `remoting.calls_unrecorded` for each launch.
-R is the round trip, B the bandwidth of a direction, g the software's time per byte.  c is the software's time per command and the time of
-its bytes on the network, a that of an answer's.  `sent` and `waits` are the asynchronous and synchronous calls of Wang et al., arXiv 2401.13354.  There an asynchronous call costs its start and its transfer, and a
-synchronous one a round trip more.  PoCL's remote driver treats an in-order queue as `serial`.  Valid for one program on an idle network and
-an idle server: two streams do not wait for each other on the network, nor two programs for a server.
+R is the round trip, B the bandwidth of a direction, g the software's time per byte.  c is the software's time per command and the
+time of its bytes on the network, a that of an answer's.  `sent` and `waits` are the asynchronous and synchronous calls of Wang et al.,
+arXiv 2401.13354.  There an asynchronous call costs its start and its transfer, and a synchronous one a round trip more.  PoCL's remote
+driver treats an in-order queue as `serial`, GPUless keeps a batch.  Valid for one program on an idle network and an idle server: two
+streams do not wait for each other on the network, nor two programs for a server.
 """
 
 from __future__ import annotations
