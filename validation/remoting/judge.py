@@ -66,11 +66,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Layer:
-    """The constants of one set: a round trip [s], a bandwidth [B/s], and what each command and answer takes [s, B]."""
+    """The constants of one set: a round trip [s], a bandwidth [B/s], and what launches, commands and answers take [s, B]."""
 
     round_trip: float
     bandwidth: float
-    command: float
+    launch: float
     command_bytes: float
     answer_bytes: float
     unrecorded: float
@@ -83,7 +83,8 @@ class Layer:
             "remoting.round_trip": (self.round_trip, "s"),
             "remoting.h2d.bandwidth": (self.bandwidth, "B/s"),
             "remoting.d2h.bandwidth": (self.bandwidth, "B/s"),
-            "remoting.command": (self.command, "s"),
+            "remoting.command": (0.0, "s"),
+            "remoting.launch_command": (self.launch, "s"),
             "remoting.command_bytes": (self.command_bytes, "B"),
             "remoting.answer_bytes": (self.answer_bytes, "B"),
             "remoting.commands_unrecorded": (self.unrecorded, "1"),
@@ -146,7 +147,7 @@ class Judge:
         self.answer = float(np.median([self._answer(program) for program in CHOSEN_ON]))
         self.hidden = float(np.median([tables.hidden(program) for program in CHOSEN_ON]))
         self.command_bytes = self._command_bytes()
-        self.command = self._command()
+        self.launch = self._launch()
         self.trip = {where: {program: self._round_trip(program, where) for program in ("srad_v1", "myocyte")} for where in (OVER, SAME)}
 
     # --- chosen ------------------------------------------------------------------------------------------------------
@@ -165,10 +166,13 @@ class Judge:
         wire = self.tables.wire(program)
         return float((wire["wire_bytes_received"] - wire["recorded_bytes_from_device"]) / wire["wire_synchronisations"])
 
+    def _launches(self, program: str) -> int:
+        """Return the launches of one inference."""
+        return sum(one.what == "launch" for one in inference(self.tables.log(program), IMAGE))
+
     def _commands(self, program: str) -> float:
-        """Return the commands of one inference."""
-        body = inference(self.tables.log(program), IMAGE)
-        return sum(one.what == "launch" for one in body) * (1.0 + self.hidden) + 2
+        """Return the commands of one inference: its image, a wait, and launches with what libraries send for each."""
+        return self._launches(program) * (1.0 + self.hidden) + 2
 
     def _command_bytes(self) -> float:
         """Return the bytes of a command: the slope of ResNet-50's inference by one over the bandwidth, all rows equally exact."""
@@ -177,20 +181,21 @@ class Judge:
         slope, _ = np.polyfit(inverse, seconds, 1, w=1.0 / seconds)
         return float((slope - IMAGE) / self._commands("resnet50"))
 
-    def _command(self) -> float:
-        """Return the software's time for a command that leaves the least relative error of the three networks' inferences."""
+    def _launch(self) -> float:
+        """Return the software's time for a launch that leaves the least relative error of the three networks' inferences."""
         rows = self.tables.times("hot").filter(pl.col("program").is_in(CHOSEN_ON), pl.col("where") != NATIVE)
         free = rows.filter(pl.col("bandwidth_gbps").is_null() | (pl.col("bandwidth_gbps") == 100))
+        launches = np.array([self._launches(program) for program in free["program"]])
         commands = np.array([self._commands(program) for program in free["program"]])
         measured = free["median_ms"].to_numpy() / 1e3
         native = [self.tables.seconds("hot", program=p, set=s, where=NATIVE) for p, s in free.select("program", "set").iter_rows()]
         rates = [np.inf if b is not None else self.rate[w] for b, w in free.select("bandwidth_gbps", "where").iter_rows()]
         rest = np.array(native) + (IMAGE + commands * self.command_bytes) / np.array(rates)
 
-        def left(command: float) -> float:
-            return float(np.mean(np.abs((rest + command * commands) / measured - 1.0)))
+        def left(launch: float) -> float:
+            return float(np.mean(np.abs((rest + launch * launches) / measured - 1.0)))
 
-        return float(minimize_scalar(left, bounds=(0, 1e-4), method="bounded", options={"xatol": 1e-9}).x)
+        return float(minimize_scalar(left, bounds=(0, 1e-3), method="bounded", options={"xatol": 1e-9}).x)
 
     def _round_trip(self, program: str, where: str) -> float:
         """Return the round trip with which a program takes as long as was measured [s]: whole, or the part that was timed."""
@@ -238,7 +243,7 @@ class Judge:
     def layer(self, where: str, trip: float, gbps: float | None = None, hidden: float = 0.0) -> Layer:
         """Return the layer of a place, at a bandwidth that was set or at its own."""
         bandwidth = self.rate[where] if gbps is None else gbps * 1e9 / BITS
-        return Layer(trip, bandwidth, self.command, self.command_bytes, self.answer, hidden)
+        return Layer(trip, bandwidth, self.launch, self.command_bytes, self.answer, hidden)
 
     def for_networks(self, where: str, gbps: float | None = None) -> Layer:
         """Return the layer with the commands of libraries that no profiler records."""
@@ -383,7 +388,7 @@ def table(folder: Path) -> tuple[Judge, pl.DataFrame]:
 def main() -> None:
     """Print the constants and the errors, and write the table."""
     judge, rows = table(Path(sys.argv[1]))
-    print(f"a command {judge.command_bytes:.0f} B and {1e6 * judge.command:.2f} us, an answer {judge.answer:.0f} B")
+    print(f"a command {judge.command_bytes:.0f} B, a launch {1e6 * judge.launch:.1f} us, an answer {judge.answer:.0f} B")
     print(f"code {judge.code / 1e6:.1f} MB, {judge.hidden:.1f} commands of libraries for each launch")
     for where in (OVER, SAME):
         trips = ", ".join(f"{1e6 * trip:.0f} us a round trip of {program}" for program, trip in judge.trip[where].items())

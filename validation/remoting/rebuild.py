@@ -2,7 +2,7 @@
 
 The logs have no clock.  Host times come from the log of the native run where it has them.  What is left of the measured native time
 is the start of the program, in its first call (whole programs), or is spread over the launches (one inference).  No log holds the
-length of a kernel: kernels end where the read behind them ends, and where nothing waits for them they are half as long as the calls
+length of a kernel: kernels end where the read behind them ends, and where nothing waits for them they are as long as the calls
 that launch them.
 """
 
@@ -97,10 +97,10 @@ class Clock:
         return self.rows[table][-1]
 
     def launch(self, lasts: int) -> None:
-        """Launch a kernel half as long as its call."""
+        """Launch a kernel as long as its call, that ends behind it: one that ends inside looks like a launch that waits."""
         self.number += 1
         row = self.call("cudaLaunchKernel", lasts, self.number)
-        kernel = self.started("kernels", row["start_ns"] + lasts // 2, lasts // 2, correlation=self.number, name=NAMES.index("kernel"))
+        kernel = self.started("kernels", row["start_ns"] + lasts // 2, lasts, correlation=self.number, name=NAMES.index("kernel"))
         self.pending.append(kernel)
 
     def stretch(self, end: int) -> None:

@@ -10,6 +10,7 @@ A layer of software sends commands; no link gets longer and no call sleeps.  The
 
     call      waits: R + c + a    sent, batched: c    local, serial: 0
     start     R / 2 + c after the call (`batched`: c), and for `serial` R + c + a after the end of the work before it in its queue
+    batch     R / 2 + c behind batched launches, for a read or a wait that sends them
     return    R / 2 + a after the end of the work that a call waits for, unless it is `batched`
     data      n / B + n g on top of the copy at the GPU's host
 
@@ -85,6 +86,15 @@ def return_seconds(manner: int, round_trip: Float | float, command: Float | floa
     """
     costs = round_trip, command, answer
     return news_seconds(manner, *costs) - call_seconds(manner, *costs)
+
+
+def batch_seconds(launch: int, manner: int, round_trip: Float | float, command: Float | float) -> Float:
+    """Return the time of a batch on its way to work that a call waits for [s]: it leaves with that call, behind work that was kept.
+
+    >>> float(batch_seconds(BATCHED, WAITS, 8e-6, 1e-6)), float(batch_seconds(SENT, WAITS, 8e-6, 1e-6))
+    (5e-06, 0.0)
+    """
+    return np.asarray((launch == BATCHED and manner == WAITS) * start_seconds(WAITS, round_trip, command))
 
 
 def size_seconds(size: Float | float | None, bandwidth: Float | float | None) -> Float:

@@ -73,6 +73,7 @@ ParameterName: TypeAlias = Literal[
     "remoting.h2d.bandwidth",
     "remoting.d2h.bandwidth",
     "remoting.command",
+    "remoting.launch_command",
     "remoting.byte",
     "remoting.command_bytes",
     "remoting.answer_bytes",
