@@ -35,7 +35,13 @@ NOTHING = {
     "remoting.d2h.bandwidth": float("inf"),
     "remoting.command": 0.0,
     "remoting.byte": 0.0,
+    "remoting.command_bytes": 0.0,
+    "remoting.answer_bytes": 0.0,
+    "remoting.commands_unrecorded": 0.0,
 }
+
+
+VARIED = ("round_trip", "command", "byte", "bandwidth", "command_bytes", "answer_bytes")
 
 
 def layer(manners: Manners, **costs: float) -> dict[str, float]:
@@ -69,11 +75,13 @@ def test_a_layer_that_costs_nothing_is_the_source(trace: Trace, manners: Manners
 
 
 @LAW
-@given(gpu_traces() | soups(), MANNER, REPLAYS, st.sampled_from(["round_trip", "command", "byte", "bandwidth"]))
+@given(gpu_traces() | soups(), MANNER, REPLAYS, st.sampled_from(VARIED))
 def test_more_of_a_cost_is_never_faster_and_bends_upwards(trace: Trace, manners: Manners, replay: Replay, name: str) -> None:
     steps = [0.0, 1.0, 2.0, 3.0, 10.0]
-    scale = {"round_trip": 3e-6, "command": 2e-6, "byte": 1e-10}.get(name)
-    costs = [{name: 1e10 / x if x else float("inf")} if scale is None else {name: x * scale} for x in steps]
+    scale = {"round_trip": 3e-6, "command": 2e-6, "byte": 1e-10, "command_bytes": 200.0, "answer_bytes": 400.0}.get(name)
+    varied = [{name: 1e10 / x if x else float("inf")} if scale is None else {name: x * scale} for x in steps]
+    messages = {"command_bytes": 200.0, "answer_bytes": 400.0} if name == "bandwidth" else {"bandwidth": 1e8}
+    costs = [{**messages, **cost} for cost in varied]
     ready = ready_for(trace, replay)
     run = np.array([run_time(ready, manners, **cost) for cost in costs])
     slopes = np.diff(run) / np.diff(steps)
@@ -113,6 +121,7 @@ def launches_then_a_wait() -> Trace:
 @pytest.mark.parametrize(
     ("launch", "wait", "added"),
     [
+        ("batched", "batched", lambda trip, command: command),  # nothing comes back, and the software of the last
         ("serial", "local", lambda trip, command: LAUNCHES * (trip + command)),  # each kernel after the answer to the one before
         ("sent", "local", lambda trip, command: trip + command),  # there once, the news back once, and the software of the first
         ("local", "local", lambda trip, command: trip / 2),  # the news alone
@@ -157,6 +166,32 @@ def test_real_runs_obey(shared: Path) -> None:
     for folder in folders:
         ready = ready_for(read(folder, use_cache=False))
         for manner in MANNERS:
-            manners = dict.fromkeys(REMOTING_CLASSES, manner)
+            # a batch is sent by a call that waits
+            sending = {"read": "waits", "wait": "waits"} if manner == "batched" else {}
+            manners = {**dict.fromkeys(REMOTING_CLASSES, manner), **sending}
             run = [run_time(ready, manners, round_trip=trip) for trip in (0.0, 1e-5, 1e-4, 1e-3)]
             assert run[0] == ready.measured and run == sorted(run) and run[-1] > run[0], (folder.name, manner)
+
+
+def test_a_program_with_few_data_feels_the_bandwidth_through_its_commands() -> None:
+    """Each command takes b / B longer and each answer a / B, beside the software's time."""
+    ready, size, answer = ready_for(launches_then_a_wait()), 1_500.0, 400.0
+    manners: Manners = {**LOCAL, "launch": "waits", "wait": "waits"}
+    plain = run_time(ready, manners, bandwidth=1e7)
+    run = run_time(ready, manners, bandwidth=1e7, command_bytes=size, answer_bytes=answer)
+    # the kernels end while the program waits for answers
+    expected = LAUNCHES * CALL * 1e-9 + 500e-9 + (LAUNCHES + 1) * (size + answer) / 1e7
+    assert plain == ready.measured and run == pytest.approx(expected, rel=1e-9)
+    assert run_time(ready, manners, command_bytes=size, answer_bytes=answer) == ready.measured, "no bandwidth is no bound"
+    unrecorded = run_time(ready, {**LOCAL, "launch": "batched"}, bandwidth=1e7, command_bytes=size, commands_unrecorded=3.0)
+    recorded = run_time(ready, {**LOCAL, "launch": "batched"}, bandwidth=1e7, command_bytes=size)
+    assert unrecorded - recorded == pytest.approx(LAUNCHES * 3 * size / 1e7, rel=0.01)
+
+
+def test_a_blocking_write_of_a_batch_waits_for_its_data_alone() -> None:
+    """Sent, its program waits for the way there too."""
+    common = {"thread": 0, "device": 0, "stream": 0, "gap": 0, "delay": 1_000, "call": CALL, "work": WORK}
+    ready = ready_for(trace_of(run_toy([Step("copy_in", size=1_000, flag=True, **common)], Where()).rows))
+    assert "sync" in ready.run.kind, "the copy blocks"
+    added = [run_time(ready, {**LOCAL, "write": m}, round_trip=1e-4, byte=1e-9) - ready.measured for m in ("sent", "batched")]
+    assert added == pytest.approx([0.5e-4 + 1e-6, 1e-6], rel=1e-9)

@@ -45,7 +45,7 @@ UNITS: Final[dict[str, str]] = {
 """Every SI unit `parse` and `show` know, and what it measures."""
 
 MANNER: Final = "manner"
-MANNERS: Final = ("local", "sent", "waits", "serial")
+MANNERS: Final = ("local", "sent", "waits", "serial", "batched")
 """How a call crosses to a device behind a network: the words of the unit `MANNER`; a value is the place of its word."""
 
 EXAMPLES: Final[dict[str, str]] = {

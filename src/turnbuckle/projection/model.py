@@ -478,15 +478,29 @@ def _remoting_charges() -> list[Charge]:
     """Return charges for calls that cross a network to a GPU on another host, by the manner of each class (`turnbuckle.cost.remoting`)."""
     Mask = Callable[[Pieces], Bool]
 
+    def manner(machine: Priced, word: str) -> int:
+        value = machine.value(parameter_name(f"remoting.{word}"))
+        # a class of which nothing is known waits
+        return remoting.WAITS if value is None else int(np.max(value))
+
     def charge(cost: Callable[..., Float], word: str, covers: Mask, falls: Falls = "activity", replayed: Mask | None = None) -> Charge:
         def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
-            trip, command = machine.value("remoting.round_trip"), _or_zero(machine.value("remoting.command"))
-            manner = machine.value(parameter_name(f"remoting.{word}"))
-            # a class of which nothing is known waits
-            return np.zeros(()) if trip is None else cost(remoting.WAITS if manner is None else int(np.max(manner)), trip, command)
+            trip = machine.value("remoting.round_trip")
+            return np.zeros(()) if trip is None else cost(manner(machine, word), trip, *_message_seconds(machine, word))
 
         name = f"remoting: {cost.__name__.removesuffix('_seconds')} of {word}"
         return Charge(name, covers, seconds, "difference", falls=falls, replayed=replayed, only="remoting.round_trip")
+
+    def batch(word: str, covers: Mask, falls: Falls, replayed: Mask | None = None) -> Charge:
+        def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
+            trip, (command, _) = machine.value("remoting.round_trip"), _message_seconds(machine, word)
+            if trip is None:
+                return np.zeros(())
+            return remoting.batch_seconds(manner(machine, "launch"), manner(machine, word), trip, command)
+
+        return Charge(
+            f"remoting: batch of {word}", covers, seconds, "difference", falls=falls, replayed=replayed, only="remoting.round_trip"
+        )
 
     def data(word: str, side: HostWay) -> Charge:
         bandwidth = parameter_name(f"remoting.{side}.bandwidth")
@@ -501,8 +515,11 @@ def _remoting_charges() -> list[Charge]:
 
     def unrecorded(p: Pieces, machine: Priced, source: Priced) -> Float:
         calls, trip = machine.value(UNRECORDED), machine.value("remoting.round_trip")
-        waits = np.zeros(()) if trip is None else remoting.call_seconds(remoting.WAITS, trip, _or_zero(machine.value("remoting.command")))
-        return np.asarray(_or_zero(calls) * waits)
+        if trip is None:
+            return np.zeros(())
+        command, answer = _message_seconds(machine)
+        waiting = _or_zero(calls) * remoting.call_seconds(remoting.WAITS, trip, command, answer)
+        return np.asarray(waiting + _or_zero(machine.value("remoting.commands_unrecorded")) * command)
 
     def starting(word: str) -> Callable[[Pieces], Bool]:
         # in the sum, a launch behind other work starts no later, and a copy stands for its call
@@ -515,12 +532,23 @@ def _remoting_charges() -> list[Charge]:
         *(charge(remoting.call_seconds, word, plain(word)) for word in remoting.CALLS),
         Charge("remoting: calls not recorded", remoting.launches, unrecorded, "difference", only="remoting.round_trip"),
         charge(remoting.return_seconds, "wait", remoting.nothing, "return", remoting.CALLS["wait"]),
-        charge(remoting.news_seconds, "wait", remoting.blocking_copies, "return"),
+        charge(remoting.news_seconds, "write", remoting.blocking_writes, "return"),
+        charge(remoting.news_seconds, "read", remoting.blocking_copies, "return"),
         *(charge(remoting.start_seconds, word, starting(word), "delivery", remoting.CALLS[word]) for word in remoting.WORK),
         *(charge(remoting.queue_seconds, word, covers, "queue") for word, covers in remoting.WORK.items()),
+        batch("read", remoting.WORK["read"], "queue"),
+        batch("wait", remoting.nothing, "return", remoting.CALLS["wait"]),
         data("writes", "h2d"),
         data("reads", "d2h"),
     ]
+
+
+def _message_seconds(machine: Priced, word: str = "") -> tuple[Float, Float]:
+    """Return the time of a command of a class of calls, software and bytes, and that of an answer's bytes [s]."""
+    sent = remoting.size_seconds(machine.value("remoting.command_bytes"), machine.value("remoting.h2d.bandwidth"))
+    answer = remoting.size_seconds(machine.value("remoting.answer_bytes"), machine.value("remoting.d2h.bandwidth"))
+    software = machine.value("remoting.launch_command") if word == "launch" else None
+    return sent + _or_zero(machine.value("remoting.command") if software is None else software), answer
 
 
 def _or_zero(value: Float | float | None) -> Float | float:

@@ -17,7 +17,7 @@ from turnbuckle.questions.distance.distance import FARTHEST, MODEL, Distance
 from turnbuckle.questions.distance.question import tolerate
 from turnbuckle.trace.trace import Trace
 
-LAYERS = ("cdi-row-api", "cdi-datacentre-api", "cdi-row-blocking")
+LAYERS = ("cdi-row-api", "cdi-datacentre-api", "cdi-row-blocking", "gpuless-network")
 
 
 @SOME
