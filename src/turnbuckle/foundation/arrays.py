@@ -82,3 +82,8 @@ def _trim() -> Any:
         return ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):
         return None
+
+
+def or_zero(value: Float | float | None) -> Float | float:
+    """Return a value; 0 for none."""
+    return 0.0 if value is None else value

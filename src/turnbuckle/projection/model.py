@@ -8,7 +8,7 @@ The presets are the published methods:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
@@ -19,7 +19,7 @@ from turnbuckle.cost.loggp import loggp_seconds, on_other_link, rate, read_limit
 from turnbuckle.cost.ratio import scaled_seconds
 from turnbuckle.cost.slack import COMMAND_TRIPS, READ_TRIPS, REPORT_TRIPS, RETURN_TRIPS, slack_seconds, trip_seconds
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.arrays import Bool, Float, Text
+from turnbuckle.foundation.arrays import Bool, Float, Text, or_zero
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.machine.parameter_names import (
     HOST_WAYS,
@@ -32,11 +32,10 @@ from turnbuckle.machine.parameter_names import (
     parameter_name,
 )
 from turnbuckle.profile.classify import CALL_CLASSES
-from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.projection.elsewhere.foreign import held_charge
 from turnbuckle.projection.elsewhere.given import KernelTable
-from turnbuckle.projection.elsewhere.kernels import given_longer, kernel_rate, kernels_longer
+from turnbuckle.projection.elsewhere.kernels import ALPHA_RATES, kernel_seconds
 from turnbuckle.projection.elsewhere.priors import UNRECORDED, Elsewhere, repaged, restaged
 
 Anchor = Literal["ratio", "difference", "absolute"]
@@ -178,7 +177,7 @@ def nething(
     if alpha != "hold":
         memory: ParameterName = "gpu.memory_bandwidth"
         priced += [
-            Charge("kernel", lambda p: p.kind == "kernel", _kernel_seconds(alpha, kernels), "ratio", _RATES.get(str(alpha), ())),
+            Charge("kernel", lambda p: p.kind == "kernel", kernel_seconds(alpha, kernels), "ratio", ALPHA_RATES.get(str(alpha), ())),
             Charge("copies inside a device", lambda p: p.kind == "copy_d2d", _inside_seconds, "ratio", (memory,)),
             Charge("memset", lambda p: p.kind == "memset", _parameter(memory, -1), "ratio", (memory,)),
         ]
@@ -203,7 +202,7 @@ def ported(model: Model, port: Port) -> Model:
 
 def with_kernels(model: Model, kernels: KernelTable) -> Model:
     """Return the model with another table of kernels."""
-    cost = _kernel_seconds(model.alpha, kernels)
+    cost = kernel_seconds(model.alpha, kernels)
     return replace(model, kernels=kernels, charges=tuple(replace(c, seconds=cost) if c.name == "kernel" else c for c in model.charges))
 
 
@@ -291,7 +290,7 @@ def link_bandwidth(machine: Priced, direction: LinkWay, source: Priced) -> Float
     if distance is not None and source.value("slack.link") is None:
         there = link_bandwidth(source, direction, source)  # what the same GPU reached there it had in flight (Little's law)
         tags = tags if there is None else np.maximum(tags, there * trip / request)
-    return read_limited_bandwidth(reached, tags, request, trip + trip_seconds(READ_TRIPS, _or_zero(distance)))
+    return read_limited_bandwidth(reached, tags, request, trip + trip_seconds(READ_TRIPS, or_zero(distance)))
 
 
 def _link_charge(
@@ -317,7 +316,7 @@ def _copy_charge(direction: HostWay, port: Port = "") -> Charge:
             latency = source.value(name) if machine.value(name) is None else machine.value(name)
             staged = machine.value("package.staging_threshold") if port == "as-is" else None
             twice = (p.memory[mask] == "pageable") & (p.size_bytes[mask] < (0.0 if staged is None else staged))
-            return loggp_seconds(p.size_bytes[mask] * np.where(twice, 2.0, 1.0), _or_zero(latency), bandwidth)
+            return loggp_seconds(p.size_bytes[mask] * np.where(twice, 2.0, 1.0), or_zero(latency), bandwidth)
         if machine.copies_vanish:
             return np.zeros(int(mask.sum()))
         return _class_seconds(p.size_bytes[mask], p.memory[mask], direction, machine, source)
@@ -446,7 +445,7 @@ def _parameter(name: ParameterName, power: int = 1) -> Callable[[Pieces, Priced,
 
 
 def _slack_seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
-    return slack_seconds(p.crosses[p.crosses], _or_zero(machine.value("slack.call")))
+    return slack_seconds(p.crosses[p.crosses], or_zero(machine.value("slack.call")))
 
 
 def _distance_charges() -> list[Charge]:
@@ -455,7 +454,7 @@ def _distance_charges() -> list[Charge]:
     def trips(number: int, commands: bool = False) -> Callable[[Pieces, Priced, Priced], Float]:
         def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
             stated = machine.value("link.command_trips") if commands else 0
-            return trip_seconds(number + (COMMAND_TRIPS if stated is None else stated), _or_zero(machine.value("slack.link")))
+            return trip_seconds(number + (COMMAND_TRIPS if stated is None else stated), or_zero(machine.value("slack.link")))
 
         return seconds
 
@@ -509,7 +508,7 @@ def _remoting_charges() -> list[Charge]:
             return np.asarray(np.isin(p.kind, (f"copy_{side}", "migration")) & np.isin(p.direction, (side, f"migration_{side}")))
 
         def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
-            return remoting.data_seconds(p.size_bytes[p.rows(covers)], machine.value(bandwidth), _or_zero(machine.value("remoting.byte")))
+            return remoting.data_seconds(p.size_bytes[p.rows(covers)], machine.value(bandwidth), or_zero(machine.value("remoting.byte")))
 
         return Charge(f"remoting: data of {word}", covers, seconds, "difference", only="remoting.round_trip")
 
@@ -518,8 +517,8 @@ def _remoting_charges() -> list[Charge]:
         if trip is None:
             return np.zeros(())
         command, answer = _message_seconds(machine)
-        waiting = _or_zero(calls) * remoting.call_seconds(remoting.WAITS, trip, command, answer)
-        return np.asarray(waiting + _or_zero(machine.value("remoting.commands_unrecorded")) * command)
+        waiting = or_zero(calls) * remoting.call_seconds(remoting.WAITS, trip, command, answer)
+        return np.asarray(waiting + or_zero(machine.value("remoting.commands_unrecorded")) * command)
 
     def starting(word: str) -> Callable[[Pieces], Bool]:
         # in the sum, a launch behind other work starts no later, and a copy stands for its call
@@ -548,31 +547,4 @@ def _message_seconds(machine: Priced, word: str = "") -> tuple[Float, Float]:
     sent = remoting.size_seconds(machine.value("remoting.command_bytes"), machine.value("remoting.h2d.bandwidth"))
     answer = remoting.size_seconds(machine.value("remoting.answer_bytes"), machine.value("remoting.d2h.bandwidth"))
     software = machine.value("remoting.launch_command") if word == "launch" else None
-    return sent + _or_zero(machine.value("remoting.command") if software is None else software), answer
-
-
-def _or_zero(value: Float | float | None) -> Float | float:
-    return 0.0 if value is None else value
-
-
-#: Rates that kernels are scaled by, by the word for alpha.
-_RATES: Final[Mapping[str, tuple[ParameterName, ...]]] = {
-    "auto": ("gpu.memory_bandwidth",),
-    "flop": ("gpu.fp64_matrix", "gpu.fp64"),
-    "memory": ("gpu.memory_bandwidth",),
-}
-
-
-def _kernel_seconds(alpha: float | str, given: KernelTable | None = None) -> Callable[[Pieces, Priced, Priced], Float | None]:
-    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
-        if alpha == "auto":
-            kinds = [kind or KernelKind() for kind in p.kernel[p.kind == "kernel"]]
-            if not isinstance(machine, Elsewhere) or machine is source:
-                return np.ones(len(kinds)) if machine is source or given is None else given_longer(kinds, given)
-            return kernels_longer(kinds, machine.pair, source, machine.machine, machine.draws, given)
-        if isinstance(alpha, str):
-            rate = kernel_rate(machine, alpha)
-            return None if rate is None else np.asarray(1.0 / rate)
-        return np.asarray(1.0 if machine is source else 1.0 / alpha)
-
-    return seconds
+    return sent + or_zero(machine.value("remoting.command") if software is None else software), answer

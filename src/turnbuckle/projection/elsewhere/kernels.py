@@ -11,7 +11,7 @@ No constant is fitted to a validation case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,9 +27,10 @@ from turnbuckle.projection.elsewhere.classes import by_class, measured, reached_
 from turnbuckle.projection.elsewhere.counters import Counted
 from turnbuckle.projection.elsewhere.given import KernelTable
 from turnbuckle.projection.elsewhere.normal import below
-from turnbuckle.projection.elsewhere.priors import GPU_RATES, VENDOR_ERROR, Draws, other_gpu, other_vendor
+from turnbuckle.projection.elsewhere.priors import GPU_RATES, VENDOR_ERROR, Draws, Elsewhere, other_gpu, other_vendor
 
 if TYPE_CHECKING:
+    from turnbuckle.profile.pieces import Pieces
     from turnbuckle.projection.model import Priced
 
 #: Relative error (log-sd) of a run's kernels by wave scaling: a mean of 11.8 % over six GPUs (Yu et al., ATC 2021, abstract), over 0.8.
@@ -53,6 +54,12 @@ PEAKS: Final[Mapping[str, tuple[ParameterName, ...]]] = {
     "fp16": ("gpu.fp16_matrix",),
     "fp8": ("gpu.fp8_matrix",),
     "int8": ("gpu.int8_matrix",),
+}
+#: Rates that kernels are scaled by, by the word for alpha.
+ALPHA_RATES: Final[Mapping[str, tuple[ParameterName, ...]]] = {
+    "auto": ("gpu.memory_bandwidth",),
+    "flop": ("gpu.fp64_matrix", "gpu.fp64"),
+    "memory": ("gpu.memory_bandwidth",),
 }
 _REACH: Final = 1.6448536269514722
 #: A side that did nothing at all.
@@ -389,3 +396,20 @@ def kernel_rate(machine: Priced, alpha: float | str) -> Float | float | None:
         return machine.value("gpu.memory_bandwidth")
     matrix = machine.value("gpu.fp64_matrix")
     return machine.value("gpu.fp64") if matrix is None else matrix
+
+
+def kernel_seconds(alpha: float | str, given: KernelTable | None = None) -> Callable[[Pieces, Priced, Priced], Float | None]:
+    """Return the price of kernels on a machine, in a unit that cancels: by class, by a rate, or by a number that the user states."""
+
+    def seconds(p: Pieces, machine: Priced, source: Priced) -> Float | None:
+        if alpha == "auto":
+            kinds = [kind or KernelKind() for kind in p.kernel[p.kind == "kernel"]]
+            if not isinstance(machine, Elsewhere) or machine is source:
+                return np.ones(len(kinds)) if machine is source or given is None else given_longer(kinds, given)
+            return kernels_longer(kinds, machine.pair, source, machine.machine, machine.draws, given)
+        if isinstance(alpha, str):
+            rate = kernel_rate(machine, alpha)
+            return None if rate is None else np.asarray(1.0 / rate)
+        return np.asarray(1.0 if machine is source else 1.0 / alpha)
+
+    return seconds
