@@ -68,8 +68,7 @@ def test_the_shipped_card_is_what_the_cases_come_to(shared: Path) -> None:
 
 def test_what_waits_for_a_measurement_is_not_run_nor_is_what_no_file_states() -> None:
     """Nothing else is left out, and what cannot be said is no row without a number: one would leave its group without a median."""
-    left = [n for n in shipped().not_run if n.code != "A361"]
-    assert [(n.case, n.code) for n in left] == [("models_a100_to_v100_ddp", "A362")] and "A190 TF32 of v100-sxm2-32" in left[0].why
+    assert not [n for n in shipped().not_run if n.code != "A361"]
     assert all(row.predicted is not None for row in shipped().rows if row.tau is None)
     assert all(group.median is not None or group.orders for group in shipped().card)
 
