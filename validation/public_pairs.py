@@ -225,21 +225,9 @@ def weights_cross() -> Range:
     return drawn(value * np.exp(share.error * draws.normal("share")) * half_normal(draws.normal(LINK), NODE_SHARE), value)
 
 
-_BY_NAME = (
-    host,
-    product,
-    nvlink_off,
-    weights_cross,
-    pageable,
-    zero_copy,
-    queries,
-    one_graph,
-    graphs,
-    alike,
-    inside_package,
-    between_packages,
-)
-CALCULATIONS: dict[str, Callable[..., Range]] = {each.__name__: each for each in _BY_NAME}
+_OF_LINKS = (nvlink_off, weights_cross, pageable, zero_copy, alike, inside_package, between_packages)
+_OF_WORK = (host, product, queries, one_graph, graphs)
+CALCULATIONS: dict[str, Callable[..., Range]] = {each.__name__: each for each in (*_OF_LINKS, *_OF_WORK)}
 
 
 def pairs() -> list[Measured]:
