@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from turnbuckle.cost.collectives import Fabric, collective_seconds
 from turnbuckle.cost.packet import copy_seconds, link
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.machine import Machine, Pair, Parameter, load
@@ -30,7 +31,18 @@ from turnbuckle.profile.kernels import kind_by_name
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.elsewhere.hosts import host_longer
 from turnbuckle.projection.elsewhere.kernels import kernels_longer
-from turnbuckle.projection.elsewhere.priors import COHERENT_SHARE, HOST_ALLOCATED, STAGED, ZERO_COPY, Draws, half_normal
+from turnbuckle.projection.elsewhere.priors import (
+    COHERENT_SHARE,
+    HOST_ALLOCATED,
+    LINK,
+    NODE_SHARE,
+    PEER,
+    PEER_SHARE,
+    STAGED,
+    ZERO_COPY,
+    Draws,
+    half_normal,
+)
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import SEED, drawn_source
 from turnbuckle.questions.whatif.question import of_run
@@ -185,8 +197,37 @@ def between_packages() -> Range:
     return drawn(value * np.exp(rates[1].error * Draws(DRAWS, SEED).normal("rate")), value)
 
 
-_BY_NAME = (host, product, pageable, zero_copy, queries, one_graph, graphs, alike, inside_package, between_packages)
-CALCULATIONS: dict[str, Callable[..., Range]] = {each.__name__: each for each in _BY_NAME}
+def nvlink_off() -> Range:
+    """A step with its all-reduce over PCIe 3 x16, over the step of 101.9003 s / 200 with two NVLinks of a TITAN RTX; nothing is hidden.
+
+    The gradients of GPT-2 are 124,439,808 numbers in FP32: the thread's command asks for no other precision.
+    """
+    gradients, step = 4.0 * 124_439_808, 101.9003 / 200
+    draws = Draws(DRAWS, SEED)
+
+    def reduced(bandwidth: float, nvlink: bool) -> tuple[float, Float]:
+        fabric = Fabric(0.0, bandwidth, 1, (bandwidth,), nvlink, 2)
+        took = collective_seconds("allreduce", gradients, 2, fabric)
+        middle = half_normal(np.zeros(()), PEER_SHARE)
+        return took * float(middle), took * half_normal(draws.normal(f"{PEER}, NVLink {nvlink}"), PEER_SHARE)
+
+    on, many_on = reduced(2 * 25e9, nvlink=True)
+    off, many_off = reduced(float(link("pcie3-x16").bandwidth(1 << 30, "write")), nvlink=False)
+    return drawn(1 + (many_off - many_on) / step, 1 + (off - on) / step)
+
+
+def weights_cross() -> Range:
+    """130.2 GiB that cross PCIe 3 x8 once, over the 3 s in which the CPU answers instead."""
+    changed = {change.parameter: change.set for change in load("pcie3-x8").changes}
+    bandwidth, share = changed["link.h2d.bandwidth"], changed["link.h2d.efficiency"]
+    assert bandwidth is not None and share is not None
+    value, draws = 130.2 * 2**30 / (bandwidth.value * share.value) / 3.0, Draws(DRAWS, SEED)
+    return drawn(value * np.exp(share.error * draws.normal("share")) * half_normal(draws.normal(LINK), NODE_SHARE), value)
+
+
+_OF_LINKS = (nvlink_off, weights_cross, pageable, zero_copy, alike, inside_package, between_packages)
+_OF_WORK = (host, product, queries, one_graph, graphs)
+CALCULATIONS: dict[str, Callable[..., Range]] = {each.__name__: each for each in (*_OF_LINKS, *_OF_WORK)}
 
 
 def pairs() -> list[Measured]:

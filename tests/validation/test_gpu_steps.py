@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,8 @@ sys.path.insert(0, str(GPU))
 import builder  # type: ignore[import-not-found]  # noqa: E402
 import predict  # type: ignore[import-not-found]  # noqa: E402
 import steps  # type: ignore[import-not-found]  # noqa: E402
+
+from turnbuckle.profile.kernels import kind_by_name  # noqa: E402
 
 _HEAD = (
     "kind,start,end,corr,corr2,tid,dev,ctx,stream,name,bytes,what,src,dst,blocks,threads,regs,smem,event,evsync,graph,node,queued,submitted,"
@@ -129,6 +132,27 @@ def test_every_step_lists_its_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert not any("managed" in n for n in names)
     steps.main(["--dry-run", "--managed", "programs"])
     assert capsys.readouterr().out.splitlines()[-1].startswith("programs: managed")
+
+
+def test_kernels_of_hpc_classes_are_jobs_of_their_own_and_first_touch_only_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert steps.main(["--dry-run", "kernels"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert {line.split()[4] for line in listed} == {"stencil", "spmv", "gemm", "reduction", "sort"}
+    assert {word for line in listed for word in line.split() if word.startswith("precision")} == {f"precision=fp{bits}" for bits in (64, 32, 16)}
+    steps.main(["--dry-run", "--managed", "kernels"])
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[-2:]] == ["managed_touch_host", "managed_touch_device"]
+
+
+def test_a_kernel_says_the_class_that_its_name_tells() -> None:
+    """What is measured of a class must be what a recording of that kernel would be priced by."""
+    text = (GPU / "kernels.cu").read_text(encoding="utf-8")
+    stated = re.findall(r'Shape s = \{"(\w+)", "([a-z -]+)", "(\w+)"', text)
+    stated += re.findall(r'multiplied\(a, "(\w+)", "(\w+)"', text)
+    assert len(stated) == 7
+    for name, *about in stated:
+        kind = kind_by_name(name)
+        assert f"__global__ void {name}(" in text
+        assert about == ([kind.name, kind.precision or "int32"] if len(about) == 2 else [kind.precision]), name
 
 
 def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:

@@ -93,8 +93,8 @@ def toolchain() -> ModuleType:
 
 
 def build(folder: Path, *, fresh: bool = False) -> dict[str, str]:
-    """Paths of ``recorder``, ``microbench``, ``programs`` and ``dependences``, each only if it could be built, ``cublas`` yes or no; and
-    under ``no_NAME`` why not."""
+    """Paths of ``recorder``, ``microbench``, ``programs``, ``dependences`` and ``kernels``, each only if it could be built,
+    ``cublas`` yes or no; and under ``no_NAME`` why not."""
     known = folder / "built.json"
     if known.exists() and not fresh:
         found: dict[str, str] = json.loads(known.read_text())
@@ -151,7 +151,8 @@ def _programs(chain: ModuleType, folder: Path, built: dict[str, str]) -> None:
     if runtime := _first([Path(nvcc).resolve().parents[1], *roots], _LIBRARIES, "libcudart_static.a"):
         compiled.append(f"-L{runtime.parent}")
     with ThreadPoolExecutor(2) as both:  # the compiler is most of a first call
-        both.submit(_made, [*compiled, str(HERE / "dependences.cu"), "-ldl", "-o"], folder / "dependences", built)
+        for name in ("dependences", "kernels"):
+            both.submit(_made, [*compiled, str(HERE / f"{name}.cu"), "-ldl", "-o"], folder / name, built)
         both.submit(_main_programs, compiled, roots, folder, built)
 
 

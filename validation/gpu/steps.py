@@ -4,6 +4,7 @@
     build      the recorder and the measuring program of Turnbuckle, and the programs of this folder
     look       a minute: whether the recorder records and delays rightly here, as a table of verdicts
     calibrate  what the link and the device do by themselves
+    kernels    kernels of HPC classes, each timed on the device by events
     programs   each program timed bare, recorded in full and recorded lightly
     slack      each program with every call that crosses to the device really delayed
     proxy      the slack proxy by matrix size, threads and delay
@@ -39,7 +40,7 @@ from pathlib import Path
 import builder
 
 HERE = Path(__file__).resolve().parent
-STEPS = ("build", "look", "calibrate", "programs", "slack", "proxy", "torch")
+STEPS = ("build", "look", "calibrate", "kernels", "programs", "slack", "proxy", "torch")
 SCRATCH = Path(tempfile.gettempdir()) / "turnbuckle-gpu"
 #: Seconds of one step; a caller that allows ten minutes has room left to fetch what came out.
 BUDGET = 540
@@ -175,6 +176,7 @@ def jobs(step: str, place: Place, managed: bool) -> tuple[list[Job], list[str]]:
     made: dict[str, tuple[tuple[str, ...], list[Job]]] = {
         "look": (("recorder",), _look(place)),
         "calibrate": (("microbench",), _calibrate(place)),
+        "kernels": (("kernels",), _kernels(place, managed)),
         "programs": (("programs", "recorder"), _programs(place, managed)),
         "slack": (("programs", "recorder"), _slack(place, managed)),
         "proxy": (("programs", "recorder"), _proxy(place)),
@@ -197,6 +199,17 @@ def _calibrate(place: Place) -> list[Job]:
     out = [Job(s, (program, s), {}, 150 if s == "copy" else 60) for s in sections]
     out += [Job("launch_again", (program, "launch"), {}, 60), Job("copy_again", (program, "copy", "quick=1"), {}, 60)]
     return [*out, Job("torch_rates", (sys.executable, str(HERE / "torch_programs.py"), "rates"), {}, 90)]
+
+
+def _kernels(place: Place, managed: bool) -> list[Job]:
+    """Kernels of HPC classes by size; what the first touch of managed memory costs only where that is asked for."""
+    lines = [f"gemm n={n} precision={precision}" for n in (1024, 4096) for precision in ("fp64", "fp32", "fp16")]
+    lines += [f"stencil n={n}" for n in (128, 256, 384)] + [f"spmv n={n}" for n in (64, 128, 192)]
+    lines += [f"reduction n=2^{power}" for power in (20, 23, 26)] + [f"sort power={power} iters=5" for power in (20, 24)]
+    named = {line.replace(" iters=5", "").replace(" ", "_").replace("=", "").replace("^", "to"): line for line in lines}
+    if managed:
+        named |= {f"managed_touch_{where}": f"touch first={where}" for where in ("host", "device")}
+    return [Job(name, (place.built["kernels"], *line.split()), {}, 60) for name, line in named.items()]
 
 
 def _programs(place: Place, managed: bool) -> list[Job]:
@@ -348,7 +361,7 @@ def run_step(step: str, words: argparse.Namespace, budget: float, out: Path, par
     summary: dict[str, object] = {"kit": 2, "step": step, "machine": machine(), "clocks_begin": clocks()}
     built = builder.build(scratch / "built", fresh=words.fresh and step == "build")
     summary["built"] = {k: without_paths(v) for k, v in built.items()}
-    place = Place(work, {**{k: f"?{k}" for k in ("recorder", "programs", "dependences", "microbench")}, **built})
+    place = Place(work, {**{k: f"?{k}" for k in ("recorder", "programs", "dependences", "kernels", "microbench")}, **built})
     found, missing = jobs(step, place, words.managed)
     found = [j for j in found if words.only in j.name]
     done_file = work / "done.json"
@@ -411,6 +424,7 @@ def main(arguments: list[str] | None = None) -> int:
                 "recorder": "librecorder.so",
                 "programs": "programs",
                 "dependences": "dependences",
+                "kernels": "kernels",
                 "microbench": "microbench",
                 "cublas": "yes",
             },

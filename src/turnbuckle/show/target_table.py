@@ -195,11 +195,15 @@ def card_line(answer: Answer) -> str:
     """Return how good such predictions were, from the card that ships; empty for a question that is none of its kinds."""
     if answer.model is None or not answer.model.carded or answer.network is not None:
         return ""
-    in_words = registry.load("services", "card in words")
     if all(m.relative for m in answer.targets):
         layers = bool(answer.targets) and all(m.coupling == "remoting" for m in answer.targets)
-        accuracy = in_words("remoting" if layers else "distance", "timeline")
-        return f"checked against an OpenCL device on a CPU, not yet on a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""
+        return away_line("timeline", "remoting" if layers else "distance")
     model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
-    accuracy = in_words("run time", model)
+    accuracy = registry.load("services", "card in words")("run time", model)
     return f"checked against measurement: {accuracy}; turnbuckle validate --card" if accuracy else ""
+
+
+def away_line(model: str, kind: str = "distance") -> str:
+    """Return how good a model of the card was where distance alone changed; empty for one that was not asked."""
+    accuracy = registry.load("services", "card in words")(kind, model)
+    return f"checked against an OpenCL device on a CPU, not yet on a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""

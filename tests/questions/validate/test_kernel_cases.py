@@ -116,3 +116,23 @@ def test_benchmarks_on_two_gpus(shared: Path, name: str, held: int) -> None:
     assert all(off is not None and off < 0.15 for off in large), "large data in blocks of 256 and more follows the rates"
     pair, launch = Pair(load("a100-sxm4-80"), load("h200-sxm")), KernelKind(blocks=1 << 14, threads=64, registers=16)
     assert (basis_of(launch, pair), basis_of(KernelKind(), pair)) == ("range of rates", "range of rates")
+
+
+def test_a_class_is_what_its_kernels_are_and_another_word_is_refused(tmp_path: Path) -> None:
+    head, line = "program,class,precision,quantity,h100-sxm5,gh200,source\n", "a network,matrix product,fp8,images/s,100,110,a page\n"
+    (row,) = by(case_of(tmp_path, head + line).rows, "projection").values()
+    product = longer([KernelKind("matrix product", "pipe", "fp8")], load("h100-sxm5"), load("gh200"))
+    assert (row.predicted, row.low, row.high) == tuple(float(part[0]) for part in product)
+    found = case_of(tmp_path, head + line.replace("matrix product", "matrices"))
+    assert not found.rows and "A417" in found.not_run[0].why and "matrix product" in found.not_run[0].why
+
+
+def test_a_closer_host_is_not_promised_what_no_memory_gives() -> None:
+    """One GPU of MLPerf on a GH200 and on an H100: 1.05 to 1.15 was measured, and its memory alone would give 1.19."""
+    (case,) = find(["table_mlperf_inference"], CASES)
+    rows = by(validate([case], None).rows, "projection")
+    null = [r for what, r in rows.items() if what.endswith(": gh200 over h100-sxm5") or what.endswith(": gh200-141 over h200-sxm")]
+    assert len(null) == 15 and all(row.covered for row in null)
+    assert all(1.0 <= 1.0 / row.measured <= 1.15 for row in null if row.measured)
+    classed = [row for row in null if row.quantity.startswith(("bert", "gptj", "resnet50", "retinanet"))]
+    assert len(classed) == 11 and max(1.0 / row.predicted for row in classed if row.predicted) < 1.15

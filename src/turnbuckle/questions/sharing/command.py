@@ -14,6 +14,7 @@ from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import parse
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.show.figures.files import save
+from turnbuckle.show.target_table import away_line
 from turnbuckle.show.terminal.cells import seconds
 from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.model_answer import ModelAnswer
@@ -365,3 +366,5 @@ def show_surface(console: Console, answer: SharingSurface) -> None:
     )
     console.print(Text(line, "dim"))
     _notes(console, run, not {"tight", "pooled"}.isdisjoint(answer.forms), answer.speed, answer.gain)
+    if answer.law == "agochart":
+        console.print(Text(away_line("agochart"), "dim"))

@@ -62,6 +62,7 @@ ASKS: Final[dict[str, dict[str, str]]] = {
     },
     "slack": {"iterations": "count"},
     "distance": {"measured": "text"},
+    "published": {"measured": "text"},
     "message delay": {"measured": "text", "network": "text"},
     "sharing": {"measured": "text", "cores": "count"},
     "remoting": {"layer": "text", "measured": "text"},

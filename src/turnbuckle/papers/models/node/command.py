@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import parse
+from turnbuckle.show.target_table import away_line
 from turnbuckle.show.terminal.model_answer import ModelAnswer
 from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Recorded, Source, lambdas_of
 from turnbuckle.show.terminal.output import flattened
@@ -21,6 +22,7 @@ from turnbuckle.show.terminal.tables import is_table
 if TYPE_CHECKING:
     from turnbuckle.foundation.findings import Finding
     from turnbuckle.papers.models.node.question import Link
+    from turnbuckle.show.terminal.console import Terminal
 
 
 def functions(
@@ -103,7 +105,12 @@ def additive(
         show = partial(print_readings, longest_allocation=longest)
         findings = [*findings, *run.left_out]
     document = {"schema_version": SCHEMA_VERSION, "lambda": lambdas, "rows": rows, "findings": [f.as_dict() for f in findings], **recorded}
-    return ModelAnswer(document, rows, partial(show, rows=rows, lambdas=lambdas, findings=findings))
+
+    def view(console: Terminal) -> None:
+        show(console, rows=rows, lambdas=lambdas, findings=findings)
+        console.note(away_line("equation 4"))
+
+    return ModelAnswer(document, rows, view)
 
 
 def integration(

@@ -135,22 +135,17 @@ def program(name: str, recording: Path, measurements: Path, source: str | None =
     CannotAnswer : A121, A122, and A192 for a file that holds no points.
     UsageError : A061, A417 for a file that is none of measurements.
     """
-    document = read_measurements(measurements, FORM)
-    begin, end = document["window_ns"]
-    seen = Run.read(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end)))
-    points = [p for p in document["points"] if p["seconds"]]
-    if not points:
-        raise error_of("A192.points", where=measurements.name)
+    seen, document, points = opened(recording, measurements, source)
     ready = seen.prepared(MODEL)
     predictions: dict[int, dict[str, float]] = {}
     for classes in dict.fromkeys(p["classes"] for p in points):
         indices = [i for i, p in enumerate(points) if p["classes"] == classes and not p["slower"]]
-        delays = [_waited(points[i]) for i in indices]
+        delays = [waited(points[i]) for i in indices]
         for i, by_model in zip(indices, _delayed(seen, ready, classes, delays), strict=True):
             predictions[i] = by_model
     for i, p in enumerate(points):
         if p["slower"]:
-            predictions[i] = {"timeline": _slower(seen, ready, _waited(p), 1.0 / p["slower"])}
+            predictions[i] = {"timeline": _slower(seen, ready, waited(p), 1.0 / p["slower"])}
     measured = seen.profile.seconds
     undelayed = tuple(document["undelayed"])
     made = []
@@ -161,7 +156,18 @@ def program(name: str, recording: Path, measurements: Path, source: str | None =
     return Program(name, undelayed, measured, tuple(made), _tolerances(seen, ready, undelayed, made))
 
 
-def _waited(point: Mapping[str, Any]) -> float:
+def opened(recording: Path, measurements: Path, source: str | None = None) -> tuple[Run, dict[str, Any], list[dict[str, Any]]]:
+    """Return the recorded stretch that was timed, the file of measurements, and its points that were measured."""
+    document = read_measurements(measurements, FORM)
+    begin, end = document["window_ns"]
+    seen = Run.read(recording, source=source, use_cache=False, part=Part(window_ns=(begin, end)))
+    points = [p for p in document["points"] if p["seconds"]]
+    if not points:
+        raise error_of("A192.points", where=measurements.name)
+    return seen, document, points
+
+
+def waited(point: Mapping[str, Any]) -> float:
     """Return the delay of a point [s]."""
     return float(point.get("waited_ns", point["delay_ns"])) * 1e-9
 
@@ -214,10 +220,7 @@ def moved_away(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     One row for each setting by the timeline; one for all delays, and one for all slower copies, by each baseline (`BASELINES`); one for
     each tolerance that the measurements show.
     """
-    source = case.a.machine
-    if source.startswith("./"):
-        source = str(data.path(case, source))
-    measured_program = program(case.name, data.path(case, case.a.file), data.path(case, question.text("measured")), source or None)
+    measured_program = program(case.name, *places(case, question, data))
     for p in measured_program.points:
         kind = "bandwidth" if p.slower else "distance"
         yield Row(case.name, kind, "timeline", p.words(), "s", p.predicted["timeline"], p.measured, p.low, p.high, count=len(p.seconds))
@@ -226,13 +229,23 @@ def moved_away(case: Case, question: Ask, data: Data) -> Iterator[Row]:
         for model in BASELINES:
             of_model = [p for p in points if model in p.predicted]
             if of_model:
-                yield _together(case.name, kind, model, of_model)
+                times = [(p.predicted[model], p.measured) for p in of_model]
+                yield together(case.name, kind, model, "all points", times)
     for share, predicted, measured in measured_program.tolerances:
         if predicted is not None and measured is not None and measured_program.shows(share):
             yield Row(case.name, "tolerance", "timeline", f"delay that lengthens the run by {share:.0%}", "s", predicted, measured)
 
 
-def _together(case: str, kind: str, model: str, points: Sequence[Point]) -> Row:
-    measured = sum(p.measured for p in points)
-    off = sum(abs(p.predicted[model] - p.measured) for p in points) / measured
-    return Row(case, kind, model, "all points", "s", sum(p.predicted[model] for p in points), measured, wmape=off, count=len(points))
+def places(case: Case, question: Ask, data: Data) -> tuple[Path, Path, str | None]:
+    """Return the recording of a case, its file of measurements, and its machine: a name, a file, or None."""
+    source = case.a.machine
+    if source.startswith("./"):
+        source = str(data.path(case, source))
+    return data.path(case, case.a.file), data.path(case, question.text("measured")), source or None
+
+
+def together(case: str, kind: str, model: str, what: str, times: Sequence[tuple[float, float]]) -> Row:
+    """Return one row for many points, each predicted and measured [s]."""
+    predicted, measured = (sum(column) for column in zip(*times, strict=True))
+    off = sum(abs(there - seen) for there, seen in times) / measured
+    return Row(case, kind, model, what, "s", predicted, measured, wmape=off, count=len(times))

@@ -8,7 +8,8 @@ A table has a line for each program::
     program,precision,quantity,v100-sxm2,a100-sxm4-80,h100-sxm5,source
     ResNet-50 training,fp16,images/s,833,1582,2616,https://...
 
-`precision` is empty where the source does not state it.  A quantity with a ``/`` in it is a rate, others are times.  A row is a ratio of
+`precision` is empty where the source does not state it.  A column `class` may name what most of a program's kernels are, as
+`turnbuckle.profile.kernels.rules` does (``matrix product``); programs without one are kernels of any kind.  A quantity with a ``/`` in it is a rate, others are times.  A row is a ratio of
 times on two GPUs, so units cancel.
 
 A061  the file cannot be read as text
@@ -34,7 +35,7 @@ from turnbuckle.foundation.errors import clipped, error_of
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.machine import Machine, Pair, load
 from turnbuckle.machine.measured.logs import LARGEST_BYTES, read_measured
-from turnbuckle.profile.kernels import KernelKind
+from turnbuckle.profile.kernels import OTHER, KernelKind, rules
 from turnbuckle.projection.elsewhere.drawn import drawn_source, drawn_target
 from turnbuckle.projection.elsewhere.kernels import kernels_longer
 from turnbuckle.projection.elsewhere.priors import Draws
@@ -56,6 +57,7 @@ _TAILS: Final = [(1.0 - LEVEL) / 2, (1.0 + LEVEL) / 2]
 _PERSISTENT: Final = ("gsync", "pt")
 _COLLECTIVE: Final = KernelKind("collective", "none")
 _COLUMNS: Final = ("program", "precision", "quantity", "source")
+_CLASS: Final = "class"
 _PRECISIONS: Final = ("", "fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 #: From so many quantities on, a factor for all of them says something.
 _SEVERAL: Final = 3
@@ -170,7 +172,8 @@ def _table(place: Path) -> tuple[list[str], list[tuple[str, KernelKind, bool, di
     heading = [*(lines.fieldnames or ())]
     if missing := [name for name in _COLUMNS if name not in heading]:
         raise error_of("A417.missing", where=place.name, found=clipped(", ".join(heading)), wanted=f"a column {missing[0]}")
-    machines = [name for name in heading if name not in _COLUMNS]
+    machines = [name for name in heading if name not in (*_COLUMNS, _CLASS)]
+    bounds = {rule.word: rule.bound for rule in rules() if rule.what == "class"} | {"": KernelKind().bound}
     if len(machines) < 2 or len(set(machines)) < len(machines):
         raise error_of("A417.missing", where=place.name, found=clipped(", ".join(machines)), wanted="a column for each of several machines")
     out = []
@@ -187,7 +190,11 @@ def _table(place: Path) -> tuple[list[str], list[tuple[str, KernelKind, bool, di
         if not program or not quantity or not source or precision not in _PRECISIONS:
             cells = clipped(", ".join((program, precision, quantity, source)), 80)
             raise error_of("A417.missing", where=where, found=cells, wanted="program, quantity and source, and a precision or none")
-        out.append((program, KernelKind(precision=precision), "/" in quantity, values))
+        of = (row.get(_CLASS) or "").strip()
+        if of not in bounds:
+            raise error_of("A417.missing", where=where, found=clipped(of, 40), wanted=f"a class: {', '.join(filter(None, bounds))}")
+        kind = KernelKind(of or OTHER, bounds[of], precision)
+        out.append((program, kind, "/" in quantity, values))
     if not out:
         raise error_of("A192.points", where=place.name)
     return machines, out
