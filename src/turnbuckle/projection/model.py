@@ -141,7 +141,7 @@ def nething(
     host : how many times faster the target's host runs the code between calls; None takes what the machines say, else a prior.
     kernels : ratios that the user states for kernels of a name; with ``"auto"`` alone.
     port : what becomes of copies where CPU and GPU share one memory: ``"as-is"`` (they stay), ``"zero-copy"`` (they are dropped;
-        over a coherent link kernels read and write the bytes across it, once) or ``"managed"`` (pages move instead); empty drops them, and
+        over a coherent link the bytes cross it as kernels use them) or ``"managed"`` (pages move instead); empty drops them, and
         the interval holds that they stay.
 
     Raises
