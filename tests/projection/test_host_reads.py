@@ -16,7 +16,7 @@ from strategies import LAW, NAMES, trace_of
 from turnbuckle.machine import Pair, load
 from turnbuckle.projection.elsewhere.counters import Counted, read_counters
 from turnbuckle.projection.elsewhere.given import KernelTable
-from turnbuckle.projection.elsewhere.host_reads import APART, HOST_READS, WIDTHS, product_longer
+from turnbuckle.projection.elsewhere.host_reads import APART, HOST_READS, WIDTHS, link_rate, product_longer
 from turnbuckle.projection.model import Port, nething
 from turnbuckle.projection.order import prepared
 from turnbuckle.projection.project import priced
@@ -27,7 +27,7 @@ from turnbuckle.trace.trace import Trace
 from turnbuckle.trace.window import COPIED_BEFORE
 
 MS = 1_000_000
-LINK = 450e9 * 0.831
+LINK = link_rate(load("nvlink-c2c").resolved(load("h100-sxm5"))) or 0.0
 #: Names of kernels, one of each kind of class.
 ELEMENTWISE, PRODUCT, STENCIL, NAMELESS = "vectorized_elementwise_kernel", "dgemm", "jacobi", "k1"
 

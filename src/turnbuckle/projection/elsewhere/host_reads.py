@@ -44,18 +44,19 @@ PRODUCTS: Final = frozenset({"matrix product", "convolution", "attention"})
 #: Bytes of one element, by precision.
 ELEMENT_BYTES: Final = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 #: Columns of a product that each fetched column of an operand serves, narrowest and widest, with
-#: one operand in host memory and with both: 5 and 95 of 100 products of cuBLAS from n = 500 up on
+#: one operand in host memory and with both: 3 and 97 of 100 products of cuBLAS from n = 500 up on
 #: GH200 (the same repository; validation/grace_hopper.py).  Other precisions take those of FP16.
 WIDTHS: Final[dict[str, dict[int, tuple[float, float]]]] = {
-    "fp64": {1: (29.6, 128.5), 2: (16.4, 43.5)},
-    "fp32": {1: (18.1, 153.4), 2: (12.8, 43.2)},
-    "tf32": {1: (22.0, 222.5), 2: (17.6, 119.8)},
-    "fp16": {1: (25.5, 295.3), 2: (18.6, 100.5)},
+    "fp64": {1: (28.5, 133.0), 2: (16.5, 45.0)},
+    "fp32": {1: (18.5, 205.0), 2: (13.4, 45.0)},
+    "tf32": {1: (22.5, 265.0), 2: (19.5, 125.0)},
+    "fp16": {1: (26.5, 310.0), 2: (12.5, 130.0)},
 }
 #: Rate at which a GPU's cache serves reads, over the bandwidth of its memory: 5,120 B a clock at
-#: 1.41 GHz over 1,555 GB/s of an A100; a V100, with 2,048 B a clock, has 3.5 (NVIDIA A100 Tensor
-#: Core GPU Architecture, 2020).
-CACHE_OVER_MEMORY: Final = 4.6
+#: 1.41 GHz over 1,555 GB/s of an A100 (NVIDIA A100 Tensor Core GPU Architecture, 2020), of which
+#: reads reach 75 % on GH200: 7,601 of 10,100 GB/s (the same repository).  A V100 has 2.6 and a
+#: GH200 2.0 by the same sum.
+CACHE_OVER_MEMORY: Final = 3.5
 #: Memory of a GPU whose machine states none [B/s]: the fastest of the catalogue.
 FASTEST_MEMORY: Final = 8e12
 
@@ -73,7 +74,7 @@ def product_longer(rate: ArrayLike, precision: str, operands: int, link: float) 
     link : bandwidth at which kernels read host memory [B/s].
 
     >>> [float(end.round(1)) for end in product_longer(62e12, "fp64", 1, 393e9)]
-    [4.9, 21.3]
+    [4.7, 22.1]
     """
     narrowest, widest = WIDTHS.get(precision, WIDTHS["fp16"])[operands]
     width = np.asarray(rate) * ELEMENT_BYTES[precision] / (2.0 * link)
