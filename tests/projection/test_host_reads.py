@@ -78,8 +78,10 @@ def codes(projection: Projection) -> set[str]:
     return {found.code for found in projection.findings}
 
 
-def stated(name: str, **more: float) -> KernelTable:
-    return KernelTable((name,), (1.0,), (0.0,), "a test", counted=(Counted(**more),) if more else ())
+def stated(name: str, host_bytes: float | None = None) -> KernelTable:
+    """Return a table that states a ratio of 1, or what kernels read from host memory."""
+    counted = () if host_bytes is None else (Counted(host_bytes=host_bytes),)
+    return KernelTable((name,), (1.0,), (0.0,), "a test", counted=counted)
 
 
 def test_one_pass_over_what_was_copied_is_the_crossing_that_stands_for_the_copy() -> None:

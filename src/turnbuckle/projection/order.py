@@ -147,7 +147,7 @@ def prepared(profile: Profile, model: Model) -> Prepared:
 def _copied_bytes(profile: Profile, run: Pieces) -> float:
     """Return the bytes copied between host and device up to the end of a profile."""
     copies = np.isin(run.kind, ("copy_h2d", "copy_d2h"))
-    return float((run.count * run.size_bytes)[copies].sum()) + profile.trace.facts.get(COPIED_BEFORE, 0)
+    return float((run.count * run.size_bytes)[copies].sum() + profile.trace.facts.get(COPIED_BEFORE, 0))
 
 
 def _noted(profile: Profile, run: Pieces) -> float:

@@ -136,13 +136,13 @@ def read_again(
 
 def _drawn(draws: Draws) -> Float:
     """Return draws between 0 and 1, shape (draws, 1): each as likely, and a tenth at either end."""
-    return np.clip((draws.share(HOST_READS) - 0.1) / 0.8, 0.0, 1.0)[:, None]
+    return np.asarray(np.clip((draws.share(HOST_READS) - 0.1) / 0.8, 0.0, 1.0)[:, None])
 
 
 def _beyond_once(longer: Float, count: Float, crossing: float) -> Float:
     """Return the seconds by which launches are longer, less the crossing in the place of copies."""
     total = (longer * count).sum(axis=-1, keepdims=True)
-    return longer * np.maximum(1.0 - crossing / np.maximum(total, 1e-300), 0.0)
+    return np.asarray(longer * np.maximum(1.0 - crossing / np.maximum(total, 1e-300), 0.0))
 
 
 def _reads(kinds: Sequence[KernelKind]) -> Float:
