@@ -13,6 +13,7 @@ from turnbuckle.foundation.arrays import Float, Text
 from turnbuckle.machine import Machine, load
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.admission import ports
+from turnbuckle.projection.elsewhere.host_reads import link_rate
 from turnbuckle.projection.elsewhere.priors import ZERO_COPY
 from turnbuckle.projection.model import Port, nething
 from turnbuckle.projection.projection import Projection
@@ -93,9 +94,11 @@ def test_over_a_coherent_link_the_bytes_cross_once_without_a_copy(run: Run) -> N
     as_is, dropped = (on(run, "gh200", port) for port in ("as-is", "zero-copy"))
     assert as_is.copies and dropped.copies
     gh200 = load("gh200")
-    rates = [gh200.value(f"link.{way}.bandwidth") * gh200.value(f"link.{way}.efficiency") for way in ("h2d", "d2h")]  # type: ignore[arg-type, operator]
-    crossing = dropped.copies.size_bytes / np.array(rates)
-    assert crossing.min() < dropped.copies.seconds < 1.15 * crossing.max() < as_is.copies.seconds, "bytes at its rate, and no fixed part"
+    rate = link_rate(gh200)
+    assert rate
+    crossing = dropped.copies.size_bytes / rate
+    assert dropped.copies.seconds == pytest.approx(crossing, rel=0.01), "either way at the rate of reads, and no fixed part"
+    assert crossing < as_is.copies.seconds
     assert "coherent link" in dropped.copies.classes[0].basis and ZERO_COPY not in dropped.drivers
 
 

@@ -92,9 +92,9 @@ def test_the_page_gives_every_verdict_with_its_thresholds() -> None:
             met.add(chance)
     withheld = verdicts([projection("t", 0.0, 0.0, 0.0, findings=[finding(code)]) for code in ("A365", "P220")])
     (itself,) = verdicts([projection("self", 0.0, 0.0, 0.0)])
-    (apart,) = verdicts([projection("t", 0.0, -0.5, 0.0, findings=[finding("A390")])])
+    apart = verdicts([projection("t", 0.0, -0.5, 0.0, findings=[finding(code)]) for code in ("A390", "A399")])
     (unsaid,) = verdicts([projection("gb300", 0.0, 0.0, 0.0).unanswered("FP64 of gb300")])
-    met |= {*(v.words for v in withheld), itself.words, apart.words, unsaid.words}
+    met |= {*(v.words for v in withheld), itself.words, *(v.words for v in apart), unsaid.words}
     assert {words for words in page_verdicts() if not words.startswith("...")} <= met
     assert {words.partition(", perhaps")[0] for words in met} <= set(page_verdicts())
 

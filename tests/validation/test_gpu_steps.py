@@ -138,7 +138,9 @@ def test_kernels_of_hpc_classes_are_jobs_of_their_own_and_first_touch_only_where
     assert steps.main(["--dry-run", "kernels"]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert {line.split()[4] for line in listed} == {"stencil", "spmv", "gemm", "reduction", "sort"}
-    assert {word for line in listed for word in line.split() if word.startswith("precision")} == {f"precision=fp{bits}" for bits in (64, 32, 16)}
+    assert {word for line in listed for word in line.split() if word.startswith("precision")} == {
+        f"precision=fp{bits}" for bits in (64, 32, 16)
+    }
     steps.main(["--dry-run", "--managed", "kernels"])
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[-2:]] == ["managed_touch_host", "managed_touch_device"]
 

@@ -1,7 +1,8 @@
-"""Types of arrays by their elements; numbers for members of groups and for words; freed memory returned to the system."""
+"""Types of arrays by their elements; numbers for members of groups and for words; the normal distribution; freed memory returned."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -87,3 +88,32 @@ def _trim() -> Any:
 def or_zero(value: Float | float | None) -> Float | float:
     """Return a value; 0 for none."""
     return 0.0 if value is None else value
+
+
+_ROOT_HALF: Final = math.sqrt(0.5)
+_upper = np.frompyfunc(math.erfc, 1, 1)
+
+
+def below(z: Float | float) -> Float:
+    """Return the share of a standard normal distribution that lies below `z`.
+
+    >>> below(np.array([-1.0, 0.0, 1.0])).round(4).tolist()
+    [0.1587, 0.5, 0.8413]
+    """
+    return np.asarray(_upper(np.negative(z) * _ROOT_HALF), dtype=np.float64) * 0.5
+
+
+def quantile(share: Float | float) -> Float:
+    """Return the value below which a share of a standard normal distribution lies; the inverse of `below`, shares between 0 and 1.
+
+    >>> quantile(np.array([0.5, 0.95])).round(3).tolist()
+    [0.0, 1.645]
+    """
+    return np.asarray(np.frompyfunc(_inverse(), 1, 1)(share), dtype=np.float64)
+
+
+@cache
+def _inverse() -> Any:
+    from statistics import NormalDist  # SciPy has both as well, and takes longer to load than a small recording takes to project
+
+    return NormalDist().inv_cdf

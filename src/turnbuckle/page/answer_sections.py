@@ -55,8 +55,9 @@ def _ports_table(answer: Answer, targets: list[Verdict]) -> Table | None:
             rows.append(cells(Cell(v.name, tone="strong", colour=v.colour), words, copies, *times, ranged(p.by_coupling)))
     caption = (
         "What becomes of copies where the machine allows several ways. As it is: they stay, at the rate of the link or of a copy "
-        "inside the package. Zero copy: they are dropped, and kernels work on memory that the host allocated. Managed: pages move, at "
-        "the rate that the machine file states. Without a choice, copies are dropped where there is one memory, and the range holds "
+        "inside the package. Zero copy: they are dropped, and kernels work on memory that the host allocated; over a link each "
+        "read crosses it. Managed: pages move, at the rate that the machine file states. "
+        "Without a choice, copies are dropped where there is one memory, and the range holds "
         "that they stay. Time and penalty: the machine as it is; coupling penalty: with the kernels and the host of the recording."
     )
     head = ["target", "port", ">all copies", ">time", ">penalty", ">coupling penalty"]

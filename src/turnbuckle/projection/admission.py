@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from turnbuckle.foundation.errors import CannotAnswer, error_of
@@ -91,7 +92,9 @@ def one_memory(machine: Machine) -> bool:
 def with_link_of(source: Machine, declared: Machine) -> Machine:
     """Return a target whose copies take what they take in the one memory of the source: no link makes them faster."""
     ways = tuple(f"link.{way}." for way in HOST_WAYS)
-    return declared.with_parameters({name: value for name, value in source.parameters.items() if name.startswith(ways)})
+    linked = declared.with_parameters({name: value for name, value in source.parameters.items() if name.startswith(ways)})
+    # nor does what only a coherent link spares: staging, and the shares of a node
+    return replace(linked, coupling="pcie") if declared.coupling in COHERENT else linked
 
 
 def default_targets(source: Machine) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ def host_shorter(durations: Durations, left: Float) -> Durations:
 
 
 def kernels_longer_by(durations: Durations, longer: Float | None) -> Durations:
-    """Let kernels take so many times longer, a number or shape (draws, 1); None leaves them."""
+    """Let kernels take so many times longer, a number or shape (draws, 1) or (draws, pieces); None leaves them."""
     if longer is None:
         return durations
     return replace(durations, scaled=durations.scaled * np.where(durations.run.kind == "kernel", longer, 1.0))

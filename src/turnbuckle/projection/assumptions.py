@@ -209,7 +209,7 @@ def copy_basis(direction: str, memory: str, pair: Pair, port: Port = "") -> str:
     if port == "managed" and direction in HOST_WAYS:
         return "moved as managed memory, at the rate that the machine file states"
     if port == "zero-copy" and not target.copies_vanish and direction in HOST_WAYS:
-        return "no copy: kernels read and write the bytes over the coherent link, once"
+        return "no copy: the bytes cross the coherent link once; kernels that read them again take longer"
     if target.copies_vanish and link_way in HOST_WAYS:
         stated = target.value("package.copy_bandwidth") is not None
         kept = f"copied inside the package, {'as the machine file states' if stated else 'at half of its memory bandwidth'}"

@@ -28,6 +28,7 @@ from turnbuckle.replay.drawn import along_seconds, drawn_seconds
 from turnbuckle.replay.sum import SumResult, replay_sum
 from turnbuckle.replay.timeline import Change, TimelineReplay
 from turnbuckle.replay.trust import Trust, trust
+from turnbuckle.trace.window import COPIED_BEFORE
 
 #: Points on the way to a changed run at which its critical path is looked at, and points times instants for long runs.
 _POINTS: Final = 8
@@ -56,6 +57,7 @@ class Prepared:
     staging : copies that stage messages; None where nobody looked.
     noted : most of the host's own work that may be the profiler's notes, as a share (`turnbuckle.profile.summary.noted`).
     work : kind of the host's work between calls.
+    copied_bytes : copied between host and device, before the part that is asked about too; copies of unknown size count nothing.
     network_factor : how much of the network's change applies, shape (1,) or (draws, 1).
     network : what goes over another network, which `timeline` is compiled for (`elsewhere.network`); None for the recording's.
     """
@@ -70,6 +72,7 @@ class Prepared:
     staging: StagingPairs | None = None
     noted: float = 0.0
     work: HostWork = "code"
+    copied_bytes: float = 0.0
     network_factor: Float = field(default_factory=lambda: np.ones(1), repr=False)
 
     @property
@@ -103,7 +106,7 @@ class Prepared:
     def to(self, replay: str) -> Prepared:
         """Return the same run ready for a replay; ``auto`` takes the sum where the order cannot be trusted."""
         if replay == "sum":
-            return Prepared(self.run, self.measured, sharers=self.sharers, nic_bound=self.nic_bound, noted=self.noted, work=self.work)
+            return replace(self, timeline=None, trust=None, network=None, staging=None)
         return replace(self, timeline=None) if replay == "auto" and self.trust and self.trust.refused else self
 
 
@@ -111,7 +114,14 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     """Group a profile into pieces and, for the timeline, compile its graph; ``auto`` takes the sum where the order cannot be trusted."""
     run, piece = grouped(profile, None if model.kernels is None else model.kernels.row)
     if model.replay == "sum":
-        return Prepared(run, profile.seconds, sharers=sharers(profile), noted=_noted(profile, run), work=work_between_calls(profile.trace))
+        return Prepared(
+            run,
+            profile.seconds,
+            sharers=sharers(profile),
+            noted=_noted(profile, run),
+            work=work_between_calls(profile.trace),
+            copied_bytes=_copied_bytes(profile, run),
+        )
     # what is looked for before there is a graph does not add to the memory of one
     copying = sharers(profile)
     staged = staging_pairs(activities(profile), profile.trace) if profile.trace.mpi.height and profile.trace.copies.height else None
@@ -128,9 +138,16 @@ def prepared(profile: Profile, model: Model) -> Prepared:
         staging=staged,
         noted=_noted(profile, run),
         work=work_between_calls(profile.trace),
+        copied_bytes=_copied_bytes(profile, run),
     )
     returned(len(graph.time_ns))
     return ready.to(model.replay)
+
+
+def _copied_bytes(profile: Profile, run: Pieces) -> float:
+    """Return the bytes copied between host and device up to the end of a profile."""
+    copies = np.isin(run.kind, ("copy_h2d", "copy_d2h"))
+    return float((run.count * run.size_bytes)[copies].sum() + profile.trace.facts.get(COPIED_BEFORE, 0))
 
 
 def _noted(profile: Profile, run: Pieces) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Bool
 from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Pair
 from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.pieces import Pieces
@@ -24,6 +25,7 @@ from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
 from turnbuckle.projection.elsewhere.holes import hole
+from turnbuckle.projection.elsewhere.host_reads import crosses, hanging_on_reads, read_again
 from turnbuckle.projection.elsewhere.hosts import host_longer
 from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, unstated, zero_copy_longer
 from turnbuckle.projection.elsewhere.staging import Staging, staging
@@ -93,7 +95,11 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         alpha=_kernel_ratio(durations, pair, model),
         host=None if longer is None else float(longer),
         order={} if ready.trust is None else ready.trust.as_dict(),
-        findings=[*findings(profile, ready, pair, target, model, durations.missing), *network_findings],
+        findings=[
+            *findings(profile, ready, pair, target, model, durations.missing),
+            *_reads(ready, pair, model, float(result.seconds)),
+            *network_findings,
+        ],
         kernel_window_seconds=windows[0],
         measured_kernel_window_seconds=windows[1],
     )
@@ -118,18 +124,35 @@ def _kernel_ratio(durations: Durations, pair: Pair, model: Model) -> float | Non
 
 
 def priced(
-    ready: Prepared, pair: Pair, model: Model, on_source: Prices | None = None, host: tuple[float, float] | None = None
+    ready: Prepared,
+    pair: Pair,
+    model: Model,
+    on_source: Prices | None = None,
+    host: tuple[float, float] | None = None,
+    reads: float = 0.0,
 ) -> Durations:
     """Return the durations of the pieces on the target as stated, with the middle of what no file says.
 
     `on_source` holds prices on the source that are known, and is filled in; None keeps none.  `host` says how many times longer the host
-    takes for the program's work and for calls; None as the machines state it.
+    takes for the program's work and for calls; None as the machines state it.  `reads` says how far kernels go from reading host memory
+    once to the most that their classes allow, from 0 to 1.
     """
     durations = anchored(ready.run, pair.source, stated(ready, pair), model, on_source)
     middles = (host_longer(pair, pair.target, pair.source, Draws(), model.host, kind) for kind in ready.works)
     work, calls = middles if host is None else (np.asarray(longer) for longer in host)
     durations = kernels_longer_by(durations, zero_copy_longer(pair, model.port, Draws()))
+    if crosses(pair, model.port):
+        again = read_again(durations, ready.copied_bytes, pair, model.kernels, reads)
+        durations = kernels_longer_by(durations, again)
     return nic_kept(on_host(durations, work, calls, launches_kept(ready.run, pair)), ready.nic_bound)
+
+
+def _reads(ready: Prepared, pair: Pair, model: Model, once: float) -> list[Finding]:
+    """Return finding A399 where an answer hangs on how often kernels read host memory; `once` is the run time of the least [s]."""
+    if not crosses(pair, model.port):
+        return []
+    most = replayed(ready, priced(ready, pair, model, reads=1.0)).seconds
+    return hanging_on_reads(once, float(most), ready.measured)
 
 
 def host_penalty(ready: Prepared, pair: Pair, model: Model, work: float, calls: float) -> float:

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.arrays import Bool, Float, below
 from turnbuckle.foundation.findings import finding, merge
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.kernels import KernelKind
@@ -26,9 +26,9 @@ from turnbuckle.projection.admission import one_memory, with_link_of
 from turnbuckle.projection.anchor import Durations, Prices, anchored, in_every_draw, kernels_longer_by, nic_kept, on_host
 from turnbuckle.projection.assumptions import copy_basis, kernel_ratio, replays_apart
 from turnbuckle.projection.elsewhere.drawn import DrawnMachine, drawn_source, drawn_target
+from turnbuckle.projection.elsewhere.host_reads import crosses, read_again
 from turnbuckle.projection.elsewhere.hosts import SPEEDS, hanging_on_host, host_longer
 from turnbuckle.projection.elsewhere.kernels import basis_of, kernel_rate, rates_allow, scales
-from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import (
     LAUNCH_ERROR,
     LAUNCHES,
@@ -148,6 +148,9 @@ class Uncertain:
         falls = {**durations.falls, "delivery": self._delivered(durations, pair, draws)}
         work, calls = (host_longer(pair, drawn, source, draws, model.host, kind) for kind in self.ready.works)
         durations = kernels_longer_by(replace(durations, scaled=scaled, falls=falls), zero_copy_longer(pair, model.port, draws))
+        if crosses(pair, model.port):
+            again = read_again(durations, self.ready.copied_bytes, pair, model.kernels, draws)
+            durations = kernels_longer_by(durations, again)
         return nic_kept(on_host(durations, work, calls, kept), self.ready.nic_bound)
 
     @cached_property
@@ -421,7 +424,9 @@ def copy_question(
 
 def _part(ready: Prepared, rows: Bool) -> Prepared:
     """Return some pieces of a run, without an order."""
-    return Prepared(ready.run.of(rows), 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound, work=ready.work)
+    return Prepared(
+        ready.run.of(rows), 0.0, sharers=ready.sharers, nic_bound=ready.nic_bound, work=ready.work, copied_bytes=ready.copied_bytes
+    )
 
 
 def _most(draws: int) -> int:

@@ -3,8 +3,8 @@
 The line is a slowdown of 5 %.  A target is decided when its whole 90 % interval lies on one side; otherwise the verdict
 says how likely it is inside, and which number to measure.  No target is called inside where host calls are missing (finding A365),
 since changes are larger than computed, or where the run is all start-up (finding P220), since it says nothing of a longer one; a
-target that is faster or over the line stays so.  Where the two replays disagree (finding A390) and their common range lets the target be
-faster or not, it cannot be told.
+target that is faster or over the line stays so.  Where the two replays disagree (finding A390), or how often kernels read host memory
+decides (A399), and the range lets the target be faster or not, it cannot be told.
 
 ``docs/start.md`` lists every verdict with its thresholds; a test compares that table with this module.
 """
@@ -33,8 +33,8 @@ _WITHHELD: Final = {"A365": "host calls are missing", "P220": "the run is all st
 
 Kind = Literal["self", "faster", "inside", "undecided", "over", "unknown"]
 
-#: The finding that two replays disagree, and the verdict where what they share decides nothing.
-_APART: Final = ("A390", "cannot say, the two replays disagree")
+#: Findings that an answer hangs on what the recording does not tell, and the verdict where the range decides nothing.
+_APART: Final = {"A390": "cannot say, the two replays disagree", "A399": "cannot say, how often kernels read host memory decides"}
 #: Which of the two answers of a target is told, in words: of one target, and of several.
 OWN: Final = ("with its own GPU and host", "with their own GPUs and hosts")
 ALONE: Final = "by the coupling alone"
@@ -172,8 +172,8 @@ def _verdict(p: Projection, name: str, colour: str) -> Verdict:
         kind, words = "undecided", f"undecided, {withheld}"
     if any(f.code == "M112" for f in p.findings):
         kind, words, withheld = "undecided", "cannot say", "the source has one memory and no link"
-    code, cannot = _APART
-    if not decided(kind, low) and any(f.code == code for f in p.findings):
+    cannot = next((words for code, words in _APART.items() if any(f.code == code for f in p.findings)), "")
+    if cannot and not decided(kind, low):
         kind, words, withheld = "undecided", cannot, cannot.partition(", ")[2]
     return Verdict(p, p, name, colour, change, low, high, half_low, half_high, inside, kind, words, unknown, withheld)
 

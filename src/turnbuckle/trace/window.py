@@ -23,7 +23,7 @@ import polars as pl
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.findings import Finding, finding
-from turnbuckle.foundation.schema import tables
+from turnbuckle.foundation.schema import tables, words
 from turnbuckle.foundation.units import seconds_of
 from turnbuckle.trace.bounds import DEVICE_TABLES, sound
 from turnbuckle.trace.ids import process_number, process_of
@@ -35,6 +35,8 @@ _RUNS: Final = ("api", "kernels", "copies", "memsets", "graphs", "mpi")
 _HOST: Final = ("os_calls", "ranges")
 #: Tables whose times say since when something holds, so that no row leaves with the cut.
 _LASTING: Final = ("mpi_communicators", "graph_nodes")
+#: The fact that says how many bytes were copied between host and device before a part [B].
+COPIED_BEFORE: Final = "copied_before_bytes"
 _MOST_NAMES: Final = 5
 _LONGEST_NAME: Final = 200
 
@@ -140,7 +142,14 @@ def cut(trace: Trace, part: Part, exchanges: Numbers | None = None, steady: Inst
     stretch = _within(trace, *bounds, bounds[1] >= last, about, exchanges) if bounds[0] < bounds[1] else None
     if stretch is None or not any(name in stretch.has for name in (*_RUNS, *_HOST)):
         raise error_of("A070.empty", where=trace.name, found=f"the run takes {(last - first) * 1e-9:.9g} s")
-    return stretch
+    copied = _copied_bytes(trace, bounds[0]) + trace.facts.get(COPIED_BEFORE, 0)
+    return replace(stretch, facts={**stretch.facts, COPIED_BEFORE: copied}) if copied else stretch
+
+
+def _copied_bytes(trace: Trace, until_ns: int) -> int:
+    """Return the bytes of the copies between host and device that begin before an instant."""
+    between = pl.col("direction").is_in([words("directions").index(word) for word in ("h2d", "d2h")])
+    return int(trace.copies.filter(between & (pl.col("start_ns") < until_ns))["size_bytes"].sum())
 
 
 def _bounds_ns(trace: Trace, part: Part, run: tuple[int, int], steady: Instant | None) -> tuple[tuple[int, int], dict[str, Any]]:

@@ -35,9 +35,15 @@ _QUOTES: Final = str.maketrans(dict.fromkeys("“”„«»", '"'))
 _SPACES: Final = str.maketrans("", "", " \u00a0\u202f\u2009'’")
 _MISSING: Final = frozenset({"", "n/a", "na", "nan", "-nan", "(!)n/a", "inf", "-"})
 _PREFIX: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_UNIT: Final = re.compile(r"([numkKMGT]?)(byte|B|second|sec|s|inst|op|)(/(?:second|s|block))?")
+_UNIT: Final = re.compile(r"([numkKMGT]?)(byte|B|sector|second|sec|s|inst|op|)(/(?:second|s|block))?")
 #: What the unit of a quantity is, and whether it is a rate.
-_MEANT: Final = {"bytes": ("byte", "B"), "rate": ("byte", "B"), "seconds": ("second", "sec", "s"), "operations": ("inst", "op", "")}
+_MEANT: Final = {
+    "bytes": ("byte", "B"),
+    "rate": ("byte", "B"),
+    "seconds": ("second", "sec", "s"),
+    "operations": ("inst", "op", ""),
+    "host": ("sector",),
+}
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ class Counted:
     rate : the same [B/s].
     operations : of a launch, by the peak that they count against.
     seconds : of a launch while it was counted [s].
+    host_bytes : read from the host's memory by a launch [B].
     whole : whether bytes and operations are those of all launches of a run, and seconds too.
     """
 
@@ -75,6 +82,7 @@ class Counted:
     rate: float = math.nan
     operations: Mapping[ParameterName, float] = field(default_factory=dict)
     seconds: float = math.nan
+    host_bytes: float = math.nan
     whole: bool = False
 
     @property
@@ -247,7 +255,7 @@ class _Reading:
         for launch in self.launches.values():
             by_name.setdefault(texts[launch.kernel], []).append(launch)
         counted = {launches[0].kernel: _mean(launches) for launches in by_name.values()}
-        useful = {name: kernel for name, kernel in counted.items() if any(kernel.sides)}
+        useful = {name: kernel for name, kernel in counted.items() if any(kernel.sides) or not math.isnan(kernel.host_bytes)}
         if not useful:
             raise error_of("A433.nothing", where=", ".join(self.names))
         return Counters(useful, tuple(self._findings(list(counted.values()))))
@@ -333,7 +341,7 @@ def _mean(launches: Iterable[_Launch]) -> Counted:
     means: dict[str, float] = {}
     for name, metric in _metrics().items():
         if having := values.get(name):
-            alike = metric.quantity.startswith(("bytes", "operations")) or not all(seconds > 0 for _, seconds in having)
+            alike = metric.quantity.startswith(("bytes", "operations", "host")) or not all(seconds > 0 for _, seconds in having)
             weights = [1.0 if alike else seconds for _, seconds in having]
             means[name] = metric.factor * sum(w * value for w, (value, _) in zip(weights, having, strict=True)) / sum(weights)
 
@@ -351,8 +359,8 @@ def _mean(launches: Iterable[_Launch]) -> Counted:
             operations[peak] = operations.get(peak, 0.0) + means[name]
     memory, arithmetic = next(iter(of("memory share")), math.nan), max(of("pipe share"), default=math.nan)
     mean = sum(timed) / len(timed) if timed else math.nan
-    size, rate = both("bytes"), both("rate")
-    return Counted(memory=memory, arithmetic=arithmetic, size_bytes=size, rate=rate, operations=operations, seconds=mean)
+    size, rate, host = both("bytes"), both("rate"), next(iter(of("host bytes")), math.nan)
+    return Counted(memory, arithmetic, size, rate, operations, mean, host)
 
 
 def _once(names: Iterable[str]) -> list[str]:

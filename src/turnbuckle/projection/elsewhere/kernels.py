@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from turnbuckle.cost.waves import blocks_at_once, longer, memory_share
-from turnbuckle.foundation.arrays import Bool, Float
+from turnbuckle.foundation.arrays import Bool, Float, below
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.needs import lacking
 from turnbuckle.machine.parameter_names import ParameterName
@@ -26,7 +26,6 @@ from turnbuckle.profile.kernels import KernelKind
 from turnbuckle.projection.elsewhere.classes import by_class, measured, reached_bandwidth, rule, scatter
 from turnbuckle.projection.elsewhere.counters import Counted
 from turnbuckle.projection.elsewhere.given import KernelTable
-from turnbuckle.projection.elsewhere.normal import below
 from turnbuckle.projection.elsewhere.priors import GPU_RATES, VENDOR_ERROR, Draws, Elsewhere, other_gpu, other_vendor
 
 if TYPE_CHECKING:

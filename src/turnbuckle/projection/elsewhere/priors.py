@@ -3,7 +3,8 @@
 A number of another machine of which nothing is known is drawn from how far such numbers lie apart on machines that were
 measured.  None of the facts is a validation case, and no constant is fitted to one.
 
-    share of the link        a node reaches at most `LINK_FASTEST` of what its data sheet leaves, less by a half-normal logarithm
+    share of the link        a node reaches at most `LINK_FASTEST` of what its data sheet leaves, less by a half-normal logarithm;
+                             inside one module it reaches the share that the machine file states
     staging by the host      pageable copies run at a rate of the host's, that of A where A shows one, never faster than the link;
                              nobody stages them over a coherent link, where they run as pinned ones do, less a half-normal logarithm
     fixed part of a copy     log-normal around that of A
@@ -27,10 +28,9 @@ import numpy as np
 
 from turnbuckle.cost.loggp import on_other_link
 from turnbuckle.cost.packet import PAGEABLE_THRESHOLD, large_share
-from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.arrays import Float, below, quantile
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, LinkWay, ParameterName, link_parameter
-from turnbuckle.projection.elsewhere.normal import below, quantile
 
 if TYPE_CHECKING:
     from turnbuckle.projection.model import Priced
@@ -300,7 +300,10 @@ class Elsewhere:
         if best is None:
             shares = [large_share(self.pair.target.coupling, each, direction) for each in np.ravel(nominal).tolist()]
             best = LINK_FASTEST * np.reshape(shares, np.shape(nominal))
-        slower = half_normal(self.draws.of(LINK), LINK_SHARE if stated is None else NODE_SHARE)
+        slower: Float | float = 1.0
+        # a link inside one module has no other socket and no narrow slot: nodes differ by the error that the file states
+        if stated is None or self.pair.target.coupling != "c2c":
+            slower = half_normal(self.draws.of(LINK), LINK_SHARE if stated is None else NODE_SHARE)
         if self.sharers > 1:
             slower = slower * shared(self.draws.of(SHARING), self.sharers)
         return np.asarray(best / slower)

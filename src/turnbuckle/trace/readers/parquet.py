@@ -58,7 +58,9 @@ _PLAIN: Final = "numbers and texts by name"
 #: Facts that a trace may state, and the type of each.
 FACTS: Final[dict[str, str]] = (
     dict.fromkeys(("format", "schema_version", "product_version", "sha256", "container", "boot", "processor"), _TEXT)
-    | dict.fromkeys(("size_bytes", "session_start_utc_ns", "analysis_duration_ns", "base_ns", "rank", "world_size"), _INT)
+    | dict.fromkeys(
+        ("size_bytes", "session_start_utc_ns", "analysis_duration_ns", "base_ns", "rank", "world_size", "copied_before_bytes"), _INT
+    )
     | dict.fromkeys(("tables", "node_of_rank", "recorder", "slack", "link"), _COUNTS)
     | {"recorded": _LIST, "files": _LIST, "recording": _PLAIN, "part": _PLAIN, "sources": _SOURCES, "record_shapes": _FLAG}
 )
