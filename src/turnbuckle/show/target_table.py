@@ -197,13 +197,7 @@ def card_line(answer: Answer) -> str:
         return ""
     if all(m.relative for m in answer.targets):
         layers = bool(answer.targets) and all(m.coupling == "remoting" for m in answer.targets)
-        return away_line("timeline", "remoting" if layers else "distance")
+        return str(registry.load("services", "away in words")("timeline", "remoting" if layers else "distance"))
     model = "projection, kernels by memory" if answer.model.alpha == "memory" else "projection"
     accuracy = registry.load("services", "card in words")("run time", model)
     return f"checked against measurement: {accuracy}; turnbuckle validate --card" if accuracy else ""
-
-
-def away_line(model: str, kind: str = "distance") -> str:
-    """Return how good a model of the card was where distance alone changed; empty for one that was not asked."""
-    accuracy = registry.load("services", "card in words")(kind, model)
-    return f"checked against an OpenCL device on a CPU, not yet on a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""

@@ -88,7 +88,7 @@ def test_a_program_that_was_not_measured_alone_is_refused(tmp_path: Path) -> Non
 
 def test_the_files_of_our_own_cases_have_their_forms() -> None:
     forms = {"distance": distance.FORM, "message delay": message_delay.FORM, "sharing": side_by_side.FORM}
-    forms["remoting"] = through_layer.FORM
+    forms |= {"remoting": through_layer.FORM, "published": distance.FORM}
     found = [(case, question) for case in map(read_case, sorted(p.parent for p in CASES.glob("*/measured.json"))) for question in case.asks]
     assert len(found) > 20
     for case, question in found:

@@ -13,8 +13,8 @@ from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import parse
 from turnbuckle.foundation.units import show as quantity
+from turnbuckle.questions.validate.card import away_in_words
 from turnbuckle.show.figures.files import save
-from turnbuckle.show.target_table import away_line
 from turnbuckle.show.terminal.cells import seconds
 from turnbuckle.show.terminal.idle_options import refuse_idle
 from turnbuckle.show.terminal.model_answer import ModelAnswer
@@ -367,4 +367,4 @@ def show_surface(console: Console, answer: SharingSurface) -> None:
     console.print(Text(line, "dim"))
     _notes(console, run, not {"tight", "pooled"}.isdisjoint(answer.forms), answer.speed, answer.gain)
     if answer.law == "agochart":
-        console.print(Text(away_line("agochart"), "dim"))
+        console.print(Text(away_in_words("agochart"), "dim"))

@@ -117,3 +117,9 @@ def shipped_groups() -> tuple[Group, ...]:
 def shipped_in_words(kind: str, model: str) -> str:
     """Return `in_words` of the card that ships with this version."""
     return in_words(shipped_groups(), kind, model)
+
+
+def away_in_words(model: str, kind: str = "distance") -> str:
+    """Return how good a model was where distance alone changed, as answers say it; empty for one that was not asked."""
+    accuracy = shipped_in_words(kind, model)
+    return f"checked against an OpenCL device on a CPU, not yet on a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.units import parse
-from turnbuckle.show.target_table import away_line
+from turnbuckle.questions.validate.card import away_in_words
 from turnbuckle.show.terminal.model_answer import ModelAnswer
 from turnbuckle.show.terminal.options import NO_PART, NoCache, PartOptions, Recorded, Source, lambdas_of
 from turnbuckle.show.terminal.output import flattened
@@ -108,7 +108,7 @@ def additive(
 
     def view(console: Terminal) -> None:
         show(console, rows=rows, lambdas=lambdas, findings=findings)
-        console.note(away_line("equation 4"))
+        console.note(away_in_words("equation 4"))
 
     return ModelAnswer(document, rows, view)
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse, show
 from turnbuckle.machine import load
-from turnbuckle.show.target_table import away_line
+from turnbuckle.questions.validate.card import away_in_words
 from turnbuckle.show.terminal.cells import clean, seconds
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.idle_options import refuse_idle
@@ -174,7 +174,7 @@ def _print(console: Terminal, answer: Answered, simulated: Simulated | None) -> 
         f"{link.width} x {show(link.bandwidth, 'B/s')} each way; propagation paid by the {answer.quantum}; "
         f"last columns: how busy; the affine law (1 + (b - 1) k) / b: {on}"
     )
-    console.note(away_line("ssi"))
+    console.note(away_in_words("ssi"))
 
 
 def _ratio(value: float) -> str:

@@ -9,8 +9,8 @@ A table has a line for each program::
     ResNet-50 training,fp16,images/s,833,1582,2616,https://...
 
 `precision` is empty where the source does not state it.  A column `class` may name what most of a program's kernels are, as
-`turnbuckle.profile.kernels.rules` does (``matrix product``); programs without one are kernels of any kind.  A quantity with a ``/`` in it is a rate, others are times.  A row is a ratio of
-times on two GPUs, so units cancel.
+`turnbuckle.profile.kernels.rules` does (``matrix product``); programs without one are kernels of any kind.  A quantity with a ``/`` in it
+is a rate, others are times.  A row is a ratio of times on two GPUs, so units cancel.
 
 A061  the file cannot be read as text
 A417  a column is missing, a cell that cannot be
