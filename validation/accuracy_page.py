@@ -61,7 +61,8 @@ METHODS = """## The report's own methods at measured distance
 (`turnbuckle validate`, `model = "published"`): equation 4 with lambda as the recorded latency over that with the delay, SSI with the
 delay as propagation of one way, AgoChart's law at the recorded latency and the delay. Off: all errors of a program over all its measured
 times; median and worst of the programs. Measured over predicted: all points of a program, least and most. The timeline and "nothing
-changes" are on the same points; the sum, which is what the slack study takes off (calls times delay), has single classes of calls among its.
+changes" are on the same points; the sum, which is what the slack study takes off (calls times delay), has single classes of
+calls among its.
 
 | answered by | delayed calls: median off | worst | measured over predicted | slower copies: median off | worst |
 | --- | --: | --: | --: | --: | --: |
