@@ -368,6 +368,33 @@ def summary(rows: pl.DataFrame) -> Iterator[str]:
         yield f"{kind}, {'chosen on' if chosen else 'judged'}: {group.height} rows, off by {errors}; {worst}; {held} ranges hold"
 
 
+#: Kinds of rows that stand in the table of what was held against real GPUs, and their names there.
+JUDGED = {
+    "hot": "one inference, calls sent over TCP at 0.1 to 100 Gb/s",
+    "cold": "whole programs, from native, with their device code",
+    "rodinia that waits": "Rodinia's programs with hundreds of round trips",
+}
+
+
+def judged(rows: pl.DataFrame) -> Iterator[dict[str, str | int | float]]:
+    """Yield the row of each of `JUDGED` for the table of real GPUs (`validation/real_gpus.py`): programs that no constant comes from."""
+    for kind, what in JUDGED.items():
+        group = rows.filter(~pl.col("chosen_on"), kind=kind)
+        inside = group.select(pl.col("measured_ms").is_between("low_ms", "high_ms")).to_series().sum()
+        yield {
+            "short": f"calls over a network, {kind}",
+            "what": what,
+            "points": group.height,
+            "off": round(float(np.median(off(group))), 3),
+            "nothing": round(float(np.median(off(group, "nothing_changes_ms"))), 3),
+            "simplest": round(float(np.median(off(group, "bytes_over_bandwidth_ms"))), 3),
+            "model": "bytes over bandwidth",
+            "held": f"{inside} of {group.height}",
+            "fitted": "on other programs of the set",
+            "command": "validation/remoting/judge.py",
+        }
+
+
 def sensitivity(rows: pl.DataFrame) -> Iterator[str]:
     """Yield each program's time at 0.1 Gb/s over that at 100, predicted and measured."""
     for (kind, program), group in rows.group_by("kind", "program", maintain_order=True):
@@ -399,6 +426,7 @@ def main() -> None:
     print(f"judged: {held.to_series().sum()} of {held.height} ranges hold")
     if len(sys.argv) > 2:
         rows.with_columns(pl.col(pl.Float64).round_sig_figs(5)).write_csv(sys.argv[2])
+        pl.DataFrame(list(judged(rows))).write_csv(Path(sys.argv[2]).with_name("summary.csv"))
 
 
 if __name__ == "__main__":
