@@ -34,6 +34,8 @@ RECORDINGS = {
 }
 #: Tables of numbers by page and the first column titles, and what computes them: a test, or a script whose output they are.
 COMPUTED = {
+    ("kernels", "kernels or codes, GPUs"): "validation/kernels/judge.py",
+    ("remoting", "what, rows"): "validation/remoting/judge.py",
     ("sharing", "recording, 1, 2"): "tests/docs/test_model_tables.py",
     ("sharing", "recording, 100 µs to 10 µs"): "tests/docs/test_model_tables.py",
     ("ssi", "recording, calls"): "tests/docs/test_model_tables.py",

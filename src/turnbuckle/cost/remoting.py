@@ -91,7 +91,7 @@ def return_seconds(manner: int, round_trip: Float | float, command: Float | floa
 def batch_seconds(launch: int, manner: int, round_trip: Float | float, command: Float | float) -> Float:
     """Return the time of a batch on its way to work that a call waits for [s]: it leaves with that call, behind work that was kept.
 
-    >>> float(batch_seconds(BATCHED, WAITS, 8e-6, 1e-6)), float(batch_seconds(SENT, WAITS, 8e-6, 1e-6))
+    >>> round(float(batch_seconds(BATCHED, WAITS, 8e-6, 1e-6)), 9), float(batch_seconds(SENT, WAITS, 8e-6, 1e-6))
     (5e-06, 0.0)
     """
     return np.asarray((launch == BATCHED and manner == WAITS) * start_seconds(WAITS, round_trip, command))

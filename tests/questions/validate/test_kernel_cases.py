@@ -113,7 +113,9 @@ def test_benchmarks_on_two_gpus(shared: Path, name: str, held: int) -> None:
     there, back = ([row.measured for row in rows[k::1]][: len(rows) // 2] for k in (0, len(rows) // 2))
     assert np.array(there) * np.array(back) == pytest.approx(1.0)
     large = [row.off for row in rows if "16,777,216" in row.quantity and "64 threads" not in row.quantity]
-    assert all(off is not None and off < 0.15 for off in large), "large data in blocks of 256 and more follows the rates"
+    assert all(off is not None and off < 0.25 for off in large), (
+        "large data in blocks of 256 and more follows the rates, and H200's is known to 9 %"
+    )
     pair, launch = Pair(load("a100-sxm4-80"), load("h200-sxm")), KernelKind(blocks=1 << 14, threads=64, registers=16)
     assert (basis_of(launch, pair), basis_of(KernelKind(), pair)) == ("range of rates", "range of rates")
 

@@ -97,7 +97,7 @@ def _check_draws(draws: int) -> None:
 
 
 #: Parameters of which a machine may have none at all: no added time, and a layer that answers itself what no profiler records.
-_MAY_BE_NONE: Final = ("slack.", UNRECORDED)
+_MAY_BE_NONE: Final = ("slack.", UNRECORDED, "remoting.command_bytes", "remoting.answer_bytes", "remoting.commands_unrecorded")
 
 
 def _check_others(others: Sequence[tuple[str, float]]) -> None:
