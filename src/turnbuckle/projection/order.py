@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from turnbuckle.foundation.arrays import Float, Int, returned
-from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.dependencies import both_orders
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.staging_pairs import StagingPairs, staging_pairs
 from turnbuckle.profile.pieces import Pieces, grouped
@@ -36,6 +36,9 @@ _WALKED: Final = 5_000_000
 #: Names of the unknowns of an order that the rules do not derive.
 OVERLAP: Final = "overlap of what no dependency rule explains"
 UNEXPLAINED: Final = "time that no dependency rule explains"
+#: Name of the unknown whether work waits that meets other work and is not joined to it; the share of draws at each of its ends.
+WAITING: Final = "whether streams, threads and processes that meet wait for each other"
+_AT_AN_END: Final = 0.08
 
 
 #: Notes of a profiler never make up more of the host's own work than this.
@@ -51,6 +54,7 @@ class Prepared:
     run : its pieces.
     measured : recorded run time [s].
     timeline : its compiled graph; None for the sum.
+    waiting : the same run where work also waits for what it may have waited for (`both_orders`); None where nothing is in doubt.
     trust : how far its order can be trusted; None where nobody asked for the timeline.
     sharers : devices or ranks whose copies were on their way at once.
     nic_bound : share of the bytes by direction that go on to the network card, and keep its rate on every target.
@@ -65,6 +69,7 @@ class Prepared:
     run: Pieces
     measured: float
     timeline: TimelineReplay | None = None
+    waiting: TimelineReplay | None = None
     trust: Trust | None = None
     sharers: int = 1
     nic_bound: Mapping[str, float] = field(default_factory=dict)
@@ -106,8 +111,8 @@ class Prepared:
     def to(self, replay: str) -> Prepared:
         """Return the same run ready for a replay; ``auto`` takes the sum where the order cannot be trusted."""
         if replay == "sum":
-            return replace(self, timeline=None, trust=None, network=None, staging=None)
-        return replace(self, timeline=None) if replay == "auto" and self.trust and self.trust.refused else self
+            return replace(self, timeline=None, waiting=None, trust=None, network=None, staging=None)
+        return replace(self, timeline=None, waiting=None) if replay == "auto" and self.trust and self.trust.refused else self
 
 
 def prepared(profile: Profile, model: Model) -> Prepared:
@@ -125,14 +130,16 @@ def prepared(profile: Profile, model: Model) -> Prepared:
     # what is looked for before there is a graph does not add to the memory of one
     copying = sharers(profile)
     staged = staging_pairs(activities(profile), profile.trace) if profile.trace.mpi.height and profile.trace.copies.height else None
-    graph = dependencies(profile)
+    graph, doubtful = both_orders(profile)
     returned(len(graph.time_ns))
     timeline = TimelineReplay.compiled(graph, run, piece)
+    waiting = None if doubtful is None else TimelineReplay.compiled(doubtful, run, piece)
     returned(len(graph.time_ns))
     ready = Prepared(
         run,
         profile.seconds,
         timeline,
+        waiting,
         trust(profile, timeline),
         copying,
         staging=staged,
@@ -169,7 +176,7 @@ def on_network(between: Between, ready: Prepared, asked: OnNetwork) -> Prepared:
     """Return a run made ready to be replayed on another network; raises as `elsewhere.network.other_network`."""
     other = other_network(between, ready.timeline, asked, ready.trust)
     timeline, moved = other.settled()
-    return replace(ready, timeline=timeline, network=replace(other.carried, moved=moved))
+    return replace(ready, timeline=timeline, waiting=None, network=replace(other.carried, moved=moved))
 
 
 @dataclass(frozen=True)
@@ -259,14 +266,40 @@ def sum_times(ready: Prepared, durations: Durations) -> Float:
 
 def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws, by_sum: Float | None = None) -> Float:
     """Return `doubted` of some durations whose run times by the timeline are `seconds` [s], and by the sum `by_sum` where known."""
-    if ready.timeline is None or ready.trust is None or ready.trust.explained >= 1.0:
+    if ready.timeline is None or ready.trust is None:
         return seconds
-    plain = run_times(replace(ready, network=None), durations) if ready.network is not None else None
-    # what another host makes of the time between calls is priced already
-    kept = replace(durations, host=np.ones_like(durations.host))
-    around = seconds if (durations.host == 1.0).all() else run_times(ready, kept)
-    by_sum = sum_times(ready, durations) if by_sum is None else by_sum
-    return doubted(ready, seconds, draws, by_sum, around, plain)
+    out = seconds
+    if ready.trust.explained < 1.0:
+        plain = run_times(replace(ready, network=None), durations) if ready.network is not None else None
+        # what another host makes of the time between calls is priced already
+        kept = replace(durations, host=np.ones_like(durations.host))
+        around = seconds if (durations.host == 1.0).all() else run_times(ready, kept)
+        by_sum = sum_times(ready, durations) if by_sum is None else by_sum
+        out = doubted(ready, seconds, draws, by_sum, around, plain)
+    if ready.waiting is None:
+        return out
+    waited = drawn_seconds(ready.waiting, changed(ready, durations))
+    return between_orders(out, ready.measured + (waited - ready.waiting.unchanged_seconds), draws)
+
+
+def between_orders(seconds: Float, waited: Float, draws: Draws) -> Float:
+    """Return run times [s] between those where work waits for nothing that no rule joins it to, and for all that it meets.
+
+    A recording does not say whether work that follows other work of another stream, thread or process waited for it.  Both ends are
+    replays of their own, each exact at the identity, and each draw lies between them or at one of them.
+
+    Parameters
+    ----------
+    seconds, waited : run times at the two ends [s], shape of the draws.
+    """
+    share = at_its_ends(draws)
+    return np.asarray((1.0 - share) * seconds + share * waited)
+
+
+def at_its_ends(draws: Draws) -> Float:
+    """Return draws of how much work waits for what it meets, shape (draws,): from none to all, each end in a share of them."""
+    share = (draws.share(WAITING) - _AT_AN_END) / (1.0 - 2 * _AT_AN_END)
+    return np.asarray(np.clip(share, 0.0, 1.0))
 
 
 def doubted(ready: Prepared, seconds: Float, draws: Draws, by_sum: Float, around: Float, plain: Float | None) -> Float:

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.profile.classify import KIND
-from turnbuckle.profile.dependencies.filling import turns
+from turnbuckle.profile.dependencies.filling import Turns, turns
 from turnbuckle.profile.dependencies.ranks import meetings
 from turnbuckle.profile.dependencies.sides import NEVER, TABLE, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.dependencies.stream_waits import unrecorded_waits
@@ -55,6 +55,8 @@ EDGES: Final = (*_SYSTEM, "event", "graph", "fault", "sync", "queue", "meet", "o
 EDGE: Final = {word: code for code, word in enumerate((*EDGES, "order"))}
 #: Kinds that follow from one thread, one stream, or a call and its work.
 _OWN_ORDER: Final = ("host", "call", "deliver", "stream", "run")
+#: Kinds by which work of one stream holds work of another.
+_ACROSS: Final = ("engine", "barrier", "event", "graph")
 #: Share of one kind of work that must have found its stream idle for its own typical delivery to count.
 _SEEN_IDLE: Final = 0.1
 #: How much a kernel launched programmatically may overlap the one before it [ns]: twice what the recordings at hand show (1.7 to 3.7 us).
@@ -111,8 +113,9 @@ class Graph:
 
     @property
     def begun_within(self) -> Bool:
-        """Return which edges lead from the begin of a kernel to that of the next on its stream, which was launched to overlap it."""
-        return np.zeros(len(self.kind), dtype=np.bool_) if self.paid is None else (self.kind == EDGE["stream"]) & (self.paid >= 0)
+        """Return which edges lead from the begin of a kernel to that of another that begins while it runs: launched to, or in its tail."""
+        within = np.isin(self.kind, (EDGE["stream"], EDGE["engine"]))
+        return np.zeros(len(self.kind), dtype=np.bool_) if self.paid is None else within & (self.paid >= 0)
 
     @property
     def payer(self) -> Index:
@@ -140,6 +143,14 @@ class _Edges:
         payers = np.broadcast_to(np.asarray(paid, dtype=np.int32), before.shape)
         self.parts.append((kind, (before, after, lags, payers, np.broadcast_to(np.int8(EDGE[kind]), before.shape))))
 
+    def held_until(self, ends: Int) -> Int:
+        """Return when the last work of another stream ended that each activity waits for; `NEVER` for none."""
+        out = np.full(len(ends), NEVER, dtype=np.int64)
+        for kind, (source, target, *_) in self.parts:
+            if kind in _ACROSS:
+                np.maximum.at(out, (target - 1) // 2, ends[(source - 1) // 2])
+        return out
+
 
 def begin(activity: Numbers) -> Numbers:
     """Return the index in `Graph.time_ns` of the begin of each activity, by index in `Graph.activity`."""
@@ -156,49 +167,79 @@ def dependencies(profile: Profile) -> Graph:
 
     Calls inside other calls, and gaps, are no activities of it: the outer call and the host edge stand for them.
     """
-    rows = activities(profile)
-    starts, ends = rows["start_ns"].to_numpy() - profile.first_ns, rows["end_ns"].to_numpy() - profile.first_ns
-    edges = _Edges()
-    host = Host(rows, profile.trace, profile.first_ns)
-    device = Device(rows, starts, ends, host, profile.trace)
-    met = meetings(rows, starts, ends, profile.trace)
-    # when the last of those an activity meets has begun, or it itself
-    latest = starts.copy()
-    np.maximum.at(latest, met.waits, starts[met.first])
-    own_ns = np.maximum(ends - latest, 0)
-    edges.add(begin(met.first), finish(met.waits), own_ns[met.waits], "meet")
-    own_ns = _host_order(edges, host, starts, ends, latest, own_ns)
-    _goes_on(edges, host, device, starts, ends)
-    before, after = turns(device, rows, profile.trace, starts, ends)
-    edges.add(finish(before), begin(after), 0, "engine")
-    _device_order(edges, device, after, starts, ends)
-    programmatic = _programmatic(edges, device, host, starts, ends)
-    _barriers(edges, device, starts, ends)
-    named = named_waits(host, profile)
-    reach = _events(edges, device, named, profile, starts, ends)
-    first, then = unrecorded_waits(device, host, profile.trace, starts, ends)
-    edges.add(finish(first), begin(then), 0, "event")
-    _graph_nodes(edges, device, starts, ends)
-    own_ns = _faults(edges, device, starts, ends, own_ns)
-    own_ns = _waits(edges, device, host, profile, named, reach, starts, ends, own_ns)
-    edges.add(begin(host.rows), finish(host.rows), own_ns[host.rows], "call")
-    edges.add(begin(device.rows), finish(device.rows), own_ns[device.rows], "run")
-    streams = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
-    overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in streams) - programmatic
-    early = int((starts[device.rows] < device.called[device.rows]).sum())
-    alone = "" if met.alone is None else in_words(met.alone, profile.trace, profile.first_ns)
-    activity = rows["activity"].to_numpy().astype(np.int64)
-    # what the rules looked at is larger than what they found
-    del host, device, rows, named, reach, own_ns, latest
-    graph = _settled(activity, starts, ends, edges)
-    return replace(graph, overlapping=overlapping, early=early, unmatched=met.unmatched, unmatched_calls=alone)
+    return _Rules(profile).graph()
+
+
+def both_orders(profile: Profile) -> tuple[Graph, Graph | None]:
+    """Build the graph of a profile, and the one in which work also waits for what it may have waited for.
+
+    The second is None where nothing is in doubt: no two streams, processes or threads meet that nothing joins.
+    """
+    rules = _Rules(profile)
+    known = rules.graph()
+    return known, rules.graph(perhaps=True) if rules.in_doubt else None
+
+
+class _Rules:
+    """What the rules look at, made once for both graphs."""
+
+    def __init__(self, profile: Profile) -> None:
+        rows = activities(profile)
+        self.profile, self.trace = profile, profile.trace
+        self.starts, self.ends = (rows[name].to_numpy() - profile.first_ns for name in ("start_ns", "end_ns"))
+        self.host = Host(rows, profile.trace, profile.first_ns)
+        self.device = Device(rows, self.starts, self.ends, self.host, profile.trace)
+        self.met = meetings(rows, self.starts, self.ends, profile.trace)
+        self.turns = turns(self.device, self.host, rows, profile.trace, self.starts, self.ends)
+        self.named = named_waits(self.host, profile)
+        self.activity: Int = rows["activity"].to_numpy().astype(np.int64)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Return whether anything may wait that no rule makes wait."""
+        threads = self.host.rows[np.argsort(self.host.process[self.host.rows], kind="stable")]
+        process, thread = self.host.process[threads], self.host.thread[threads]
+        several = (process[1:] == process[:-1]) & (thread[1:] != thread[:-1])
+        return bool(len(self.turns.maybe_after)) or bool(several.any())
+
+    def graph(self, perhaps: bool = False) -> Graph:
+        """Return the graph; if `perhaps`, with the edges of what may wait."""
+        host, device, starts, ends, edges = self.host, self.device, self.starts, self.ends, _Edges()
+        # when the last of those an activity meets has begun, or it itself
+        latest = starts.copy()
+        np.maximum.at(latest, self.met.waits, starts[self.met.first])
+        own_ns = np.maximum(ends - latest, 0)
+        edges.add(begin(self.met.first), finish(self.met.waits), own_ns[self.met.waits], "meet")
+        own_ns = _host_order(edges, host, starts, ends, latest, own_ns, perhaps)
+        _goes_on(edges, host, device, starts, ends)
+        _take_turns(edges, self.turns, starts, perhaps)
+        programmatic = _programmatic(edges, device, host, starts, ends)
+        _barriers(edges, device, starts, ends)
+        reach = _events(edges, device, self.named, self.profile, starts, ends)
+        first, then = unrecorded_waits(device, host, self.trace, starts, ends)
+        edges.add(finish(first), begin(then), 0, "event")
+        _graph_nodes(edges, device, starts, ends)
+        _device_order(edges, device, starts, ends)
+        own_ns = _faults(edges, device, starts, ends, own_ns)
+        own_ns = _waits(edges, device, host, self.profile, self.named, reach, starts, ends, own_ns)
+        edges.add(begin(host.rows), finish(host.rows), own_ns[host.rows], "call")
+        edges.add(begin(device.rows), finish(device.rows), own_ns[device.rows], "run")
+        streams = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
+        overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in streams) - programmatic
+        early = int((starts[device.rows] < device.called[device.rows]).sum())
+        alone = "" if self.met.alone is None else in_words(self.met.alone, self.trace, self.profile.first_ns)
+        del reach, own_ns, latest
+        graph = _settled(self.activity, starts, ends, edges)
+        return replace(graph, overlapping=overlapping, early=early, unmatched=self.met.unmatched, unmatched_calls=alone)
 
 
 # --- the host ---------------------------------------------------------------------------------------------------------
 
 
-def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, own_ns: Int) -> Int:
-    """Chain each thread's calls; the time between two calls is the application's own work.
+def _host_order(
+    edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, own_ns: Int, perhaps: bool
+) -> Int:
+    """Chain each thread's calls; the time between two calls is the application's own work, or a wait for another thread.
 
     A call around others (an MPI call that copies from a GPU) is no more than the chain of what it holds, and of whom it meets
     (`latest`: when the last of those had begun).
@@ -216,7 +257,7 @@ def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, 
     position = np.maximum.accumulate(np.where(np.diff(reach, prepend=-1) > 0, np.arange(len(order)), 0))
     followers = np.flatnonzero(outer & ~heads)
     before, after = order[position[followers - 1]], order[followers]
-    giver, taker, lag, mutual = handed_over(order[outer], host.thread, host.process, starts, ends)
+    giver, taker, lag, mutual = handed_over(order[outer], host.thread, host.process, starts, ends, perhaps)
     edges.add(finish(giver), begin(taker), lag, "host")
     # of two threads that hand over to each other, one works only once the other has; where only one way is known, what the giver itself
     # waits for is not, and the taker keeps its time, so that no delay of it is lost
@@ -271,8 +312,16 @@ def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, late
 # --- the device -------------------------------------------------------------------------------------------------------
 
 
-def _device_order(edges: _Edges, device: Device, turned: Int, starts: Int, ends: Int) -> None:
-    """Add stream order, engine order, and delivery after the call; what waited for the device (`turned`) shows no delivery."""
+def _take_turns(edges: _Edges, turns: Turns, starts: Int, perhaps: bool) -> None:
+    """Make kernels wait for the device, or begin as far into another as they did; if `perhaps`, those too that may have waited."""
+    edges.add(finish(turns.before), begin(turns.after), 0, "engine")
+    edges.add(begin(turns.tail_of), begin(turns.in_tail), starts[turns.in_tail] - starts[turns.tail_of], "engine", turns.tail_of)
+    if perhaps:
+        edges.add(finish(turns.maybe_before), begin(turns.maybe_after), 0, "engine")
+
+
+def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
+    """Add stream order, engine order, and delivery after the call; what waited for other work shows no delivery."""
     idle_from = np.full(len(starts), NEVER, dtype=np.int64)
     for stream in device.streams:
         _in_order(edges, stream, starts, ends, "stream")
@@ -285,10 +334,11 @@ def _device_order(edges: _Edges, device: Device, turned: Int, starts: Int, ends:
     started = device.rows[device.call[device.rows] >= 0]
     started = started[np.lexsort((starts[started], device.call[started]))]
     call = device.call[started]
+    held_until = edges.held_until(ends)
     delay = np.maximum(starts[started] - starts[call], 0)
     # only the first work of a call shows what delivery takes
     first = np.diff(call, prepend=-1) != 0
-    free, length = (idle_from[started] <= starts[call]) & first & ~np.isin(started, turned), (ends - starts)[call]
+    free, length = (np.maximum(idle_from, held_until)[started] <= starts[call]) & first, (ends - starts)[call]
     typical = _typical_delivery(delay, free, device.table[started])
     # a call that is longer than a delivery, and than calls are whose work began within them, prepared the work first (loaded its code,
     # staged its data), if the work began after its end
@@ -495,6 +545,7 @@ def _settled(activity: Int, starts: Int, ends: Int, edges: _Edges) -> Graph:
     """Return all edges as arrays; none may put an instant later than recorded, and an instant that waits for nothing has its origin."""
     time = np.zeros(2 * len(activity) + 1, dtype=np.int64)
     time[1::2], time[2::2] = starts, ends
+    lasts = ends > starts
     waits = np.zeros(len(time), dtype=np.bool_)
     waits[0] = True
     kept, dropped = [], 0
@@ -502,8 +553,10 @@ def _settled(activity: Int, starts: Int, ends: Int, edges: _Edges) -> Graph:
         source, target = part[:2]
         room = time[target] - time[source]
         dropped += int((room < 0).sum())
-        # a thread's and a stream's own order cannot close a ring; the other rules cannot either if they lead strictly forward in time
-        agrees = room >= (0 if word in _OWN_ORDER else 1)
+        # a thread's and a stream's own order cannot close a ring; the other rules cannot either if they lead strictly forward in time, or
+        # to the begin of work that takes time
+        least = np.where((target % 2 == 1) & lasts[(target - 1) // 2], 0, 1) if word in _ACROSS else int(word not in _OWN_ORDER)
+        agrees = room >= least
         kept.append(tuple(values[agrees] for values in part))
         waits[target[agrees]] = True
     # groups are larger than the graph they make: each goes before the next array is joined

@@ -1,63 +1,206 @@
-"""Kernels that fill their device: on several streams they take turns, since each leaves no room for another.
+"""What kernels leave of their device: who must take turns on it, who may, and who has room beside the others.
 
-A multiprocessor holds at most 2048 threads and 32 blocks, whatever the GPU: a kernel that has more for each of them fills the device.
-Where registers or shared memory let it hold fewer, kernels with less fill it too, and are not seen.
+A multiprocessor holds so many threads, blocks, registers and bytes of shared memory.  A kernel with more blocks than fit on all of them
+fills the device: on several streams such kernels take turns, or begin in each other's last wave.  Where a launch is not recorded whole,
+the same numbers bound its share of the device from above, so that kernels which have room beside each other are known as well.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.arrays import Bool, Int
-from turnbuckle.profile.dependencies.sides import TABLE, UNKNOWN, Device
+from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.schema import table_rows
+from turnbuckle.profile.dependencies.sides import SCOPES, TABLE, UNKNOWN, Device, Host
 from turnbuckle.trace.trace import Trace
 
-#: Most threads and blocks that a multiprocessor of any GPU holds (CUDA C++ Programming Guide, compute capabilities 5.0 to 12.0).
-MOST_THREADS, MOST_BLOCKS = 2048, 32
+#: Most and fewest of each that a multiprocessor of any GPU holds (CUDA C++ Programming Guide, compute capabilities 5.0 to 12.0).
+MOST_THREADS, MOST_BLOCKS, MOST_SHARED = 2048, 32, 233_472
+_FEWEST_THREADS, _FEWEST_BLOCKS, _FEWEST_SHARED = 1024, 16, 65_536
+#: Registers of a multiprocessor, and the most of a thread (the same guide).
+_REGISTERS, _MOST_REGISTERS = 65_536, 255
+#: A kernel begins in the last wave of another if it begins at most so many waves before its end.
+_TAIL: Final = 1.5
 
 
-def turns(device: Device, rows: pl.DataFrame, trace: Trace, starts: Int, ends: Int) -> tuple[Int, Int]:
-    """Return kernels that waited for the device, and for each the one before it there: both fill it, on two streams.
+@dataclass(frozen=True)
+class Turns:
+    """Work on other streams that a kernel waited for, or may have waited for; arrays of one length each.
 
-    Two streams take turns if no such kernels of theirs, one after the other, overlap, and at least one of them was ready before the one
-    before it had ended.
+    Attributes
+    ----------
+    before, after : the two take turns: `after` begins when `before` has ended.
+    tail_of, in_tail : `in_tail` begins in the last wave of `tail_of`.
+    maybe_before, maybe_after : nothing tells whether they do.
     """
+
+    before: Int
+    after: Int
+    tail_of: Int
+    in_tail: Int
+    maybe_before: Int
+    maybe_after: Int
+
+
+def turns(device: Device, host: Host, rows: pl.DataFrame, trace: Trace, starts: Int, ends: Int) -> Turns:
+    """Return who takes turns on a device.
+
+    Two streams take turns if both fill the device whenever they meet there, never overlap but in a last wave, and at least one kernel was
+    ready before the one before it had ended.  Two processes on one device do, whatever they leave free, if they never overlap.
+    """
+    nothing = device.rows[:0]
     work = device.rows[device.table[device.rows] == TABLE["kernels"]]
-    if len(np.unique(device.place[work])) < 2:
-        return work[:0], work[:0]
-    work = work[_fills(rows, trace)[work]]
-    work = work[np.lexsort((ends[work], starts[work], device.gpu[work]))]
-    before, after = work[:-1], work[1:]
-    apart = (device.gpu[before] == device.gpu[after]) & (device.place[before] != device.place[after])
+    if len(np.unique(device.place[device.rows])) < 2:
+        return Turns(*[nothing] * 6)
+    chip = _chips(device, work, starts, ends)
+    least, most, waves = _shares(rows, trace)
+    ready = could_begin(device, starts, ends)
+    full = work[(least[work] >= 1.0) | _time_sliced(device, chip, work)]
+    full = full[np.lexsort((ends[full], starts[full], chip[full]))]
+    before, after = full[:-1], full[1:]
+    apart = (chip[before] == chip[after]) & (device.place[before] != device.place[after])
     before, after = before[apart], after[apart]
-    if not len(before):
-        return before, after
-    ready = could_begin(device, starts, ends)[after] < ends[before]
+    over = ends[before] - starts[after]
+    wave = (ends - starts)[before] / np.maximum(waves[before], 1.0)
+    in_tail = (over > 0) & (over <= _TAIL * wave) & (waves[before] > 1.0) & (ready[after] < starts[after])
+    number = _pairs(device, before, after)
+    overlapping = np.bincount(number, weights=(over > 0) & ~in_tail)
+    shown = np.bincount(number, weights=ready[after] < ends[before])
+    kept = ((overlapping == 0) & (shown > 0))[number] if len(number) else over > 0
+    maybe = _may_meet(device, host, trace, chip, most, starts, ends)
+    known = np.zeros(len(starts), dtype=np.bool_)
+    known[after[kept]] = True
+    maybe = tuple(side[~known[maybe[1]]] for side in maybe)
+    return Turns(before[kept & ~in_tail], after[kept & ~in_tail], before[kept & in_tail], after[kept & in_tail], *maybe)
+
+
+def _pairs(device: Device, before: Int, after: Int) -> Int:
+    """Return the number of each pair of streams, whichever comes first."""
     pair = np.sort(np.stack([device.place[before], device.place[after]], axis=1), axis=1)
-    _, number = np.unique(pair, axis=0, return_inverse=True)
-    number = number.reshape(-1)
-    overlapping = np.bincount(number, weights=ends[before] > starts[after])
-    shown = np.bincount(number, weights=ready)
-    kept = ((overlapping == 0) & (shown > 0))[number]
-    return before[kept], after[kept]
+    return np.unique(pair, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _fills(rows: pl.DataFrame, trace: Trace) -> Bool:
-    """Return which activities are kernels that fill their device; none where the recording lacks launches or multiprocessors."""
-    kernels, sizes = trace.kernels, trace.devices.select("device", "multiprocessors").drop_nulls().group_by("device").max()
-    out = np.zeros(rows.height, dtype=np.bool_)
+def _chips(device: Device, work: Int, starts: Int, ends: Int) -> Int:
+    """Return the device that each activity runs on, one number where processes may share it: of one number, and never at work at once."""
+    chip = device.gpu.copy()
+    order = work[np.argsort(starts[work], kind="stable")]
+    for number in np.unique(device.number[work]).tolist():
+        here = order[device.number[order] == number]
+        owners = np.unique(device.process[here])
+        if len(owners) < 2:
+            continue
+        latest = np.maximum.accumulate(ends[here])[:-1]
+        last = here[np.maximum.accumulate(np.where(np.diff(np.maximum.accumulate(ends[here]), prepend=-1) > 0, np.arange(len(here)), 0))[:-1]]
+        both = (starts[here[1:]] < latest) & (device.process[last] != device.process[here[1:]])
+        if not both.any():
+            chip[device.rows[device.number[device.rows] == number]] = chip[here[0]]
+    return chip
+
+
+def _time_sliced(device: Device, chip: Int, work: Int) -> Bool:
+    """Return which kernels share their device with another process: two contexts are never at work at once, whatever they leave free."""
+    owners = np.unique(np.stack([chip[work], device.process[work]], axis=1), axis=0)
+    shared = np.flatnonzero(np.bincount(owners[:, 0]) > 1) if len(owners) else np.zeros(0, dtype=np.int64)
+    return np.isin(chip[work], shared)
+
+
+def _may_meet(device: Device, host: Host, trace: Trace, chip: Int, most: Float, starts: Int, ends: Int) -> tuple[Int, Int]:
+    """Return for each activity the one of another stream of its device that ended last before it began, where the two may have to do with
+    each other: kernels that may leave each other no room; anything, where streams wait for events that no recording tells.
+    """
+    untold = not trace.events.height and (host.scope[host.calls] == SCOPES.index("stream waits for event")).any()
+    before, after = [device.rows[:0]], [device.rows[:0]]
+    for number in np.unique(chip[device.rows]).tolist():
+        here = device.rows[chip[device.rows] == number]
+        kernels = np.isin(device.table[here], (TABLE["kernels"], TABLE["graphs"]))
+        graphs = (device.node[here] >= 0).any()
+        if not untold and not graphs:
+            here = here[kernels]
+        # each stream has one kernel at work at a time
+        needed = np.zeros(int(device.place.max()) + 1)
+        np.maximum.at(needed, device.place[here], most[here])
+        if needed.sum() <= 1.0 and not untold and not graphs:
+            continue
+        first, then = _last_elsewhere(device.place, here, starts, ends)
+        before.append(first)
+        after.append(then)
+    return np.concatenate(before), np.concatenate(after)
+
+
+def _last_elsewhere(place: Int, here: Int, starts: Int, ends: Int) -> tuple[Int, Int]:
+    """Return the activity of another stream that ended last before each begins, and those that have one."""
+    order = here[np.argsort(ends[here], kind="stable")]
+    changes = np.concatenate([[True], place[order[1:]] != place[order[:-1]]])[: len(order)]
+    # the one before the stretch of one stream that a place lies in
+    other = np.maximum.accumulate(np.where(changes, np.arange(len(order)), 0)) - 1
+    at = np.searchsorted(ends[order], starts[here], side="right") - 1
+    last = order[np.maximum(at, 0)]
+    elsewhere = np.where(place[last] == place[here], other[np.maximum(at, 0)], at)
+    found = (at >= 0) & (elsewhere >= 0)
+    return order[elsewhere[found]], here[found]
+
+
+@cache
+def _limits() -> pl.DataFrame:
+    """Return what a multiprocessor holds, by compute capability (CUDA C++ Programming Guide, technical specifications)."""
+    rows = [{name: int(text) for name, text in row.items()} for row in table_rows("profile/dependencies/multiprocessors.csv")]
+    return pl.DataFrame(rows).cast({"major": pl.Int32, "minor": pl.Int32})
+
+
+def _shares(rows: pl.DataFrame, trace: Trace) -> tuple[Float, Float, Float]:
+    """Return for each activity the least and the most of its device that it may take, 0 to 1, and how many waves of blocks it has at least.
+
+    What is no kernel with a recorded launch on a device of known size takes at least nothing and at most all.
+    """
+    least, most, waves = np.zeros(rows.height), np.ones(rows.height), np.zeros(rows.height)
+    kernels, sizes = trace.kernels, trace.devices.drop_nulls("device").unique("device", keep="first", maintain_order=True)
     if not sizes.height or not kernels.height:
-        return out
-    launched = kernels.select("device", "blocks", "threads").join(sizes, on="device", how="left", maintain_order="left")
-    fills = (pl.col("blocks") * pl.col("threads") >= MOST_THREADS * pl.col("multiprocessors")) | (
-        pl.col("blocks") >= MOST_BLOCKS * pl.col("multiprocessors")
-    )
-    of_row = launched.select((fills & (pl.col("multiprocessors") > 0)).fill_null(False))["blocks"].to_numpy()
+        return least, most, waves
+    sizes = sizes.select("device", "multiprocessors", major="compute_major", minor="compute_minor")
+    held = _limits().rename({name: f"{name}_held" for name in ("threads", "blocks", "shared_bytes")})
+    sizes = sizes.join(held, on=["major", "minor"], how="left", maintain_order="left")
+    launched = kernels.select("device", "blocks", "threads", "registers", "shared_bytes")
+    launched = launched.join(sizes, on="device", how="left", maintain_order="left")
+    number = {name: launched[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in launched.columns}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fitting = _resident(number, known=True), _resident(number, known=False)
+        share = [number["blocks"] / (number["multiprocessors"] * held) for held in fitting]
+    known = (number["blocks"] > 0) & (number["threads"] > 0) & (number["multiprocessors"] > 0)
     row = rows["row"].fill_null(UNKNOWN).to_numpy()
     named = (rows["kind"] == "kernel").to_numpy() & rows["name"].is_not_null().to_numpy() & (row >= 0)
-    out[named] = of_row[row[named]]
-    return out
+    named[named] = known[row[named]]
+    waves[named] = share[0][row[named]]
+    least[named], most[named] = np.minimum(waves[named], 1.0), np.minimum(share[1][row[named]], 1.0)
+    return least, most, waves
+
+
+def _resident(of: dict[str, Float], known: bool) -> Float:
+    """Return how many blocks of a launch a multiprocessor holds at once: the most that is possible if `known`, else the fewest.
+
+    What a recording leaves out limits nothing, or as much as it can.
+    """
+    threads_held, blocks_held, shared_held = (
+        np.where(np.isfinite(of[name]), of[name], most if known else fewest)
+        for name, most, fewest in (
+            ("threads_held", MOST_THREADS, _FEWEST_THREADS),
+            ("blocks_held", MOST_BLOCKS, _FEWEST_BLOCKS),
+            ("shared_bytes_held", MOST_SHARED, _FEWEST_SHARED),
+        )
+    )
+    registers = np.where(of["registers"] > 0, of["registers"], 1 if known else _MOST_REGISTERS)
+    # registers are as stated for a GPU of NVIDIA alone
+    registers = np.where(np.isfinite(of["major"]), registers, 1 if known else _MOST_REGISTERS)
+    shared = np.where(of["shared_bytes"] >= 0, of["shared_bytes"], 0 if known else shared_held)
+    shared = shared + np.where(np.isfinite(of["reserved_bytes"]), of["reserved_bytes"], 0)
+    held = np.minimum(np.floor(threads_held / of["threads"]), blocks_held)
+    held = np.minimum(held, np.floor(_REGISTERS / (registers * of["threads"])))
+    held = np.minimum(held, np.floor(shared_held / np.maximum(shared, 1)))
+    return np.maximum(held, 1.0)
 
 
 def could_begin(device: Device, starts: Int, ends: Int) -> Int:

@@ -180,6 +180,7 @@ class Device:
     null, blocking : per stream, whether it is a legacy default stream, and whether it waits for the one of its context.
     paged : migrations of pages to a device.
     gpu : per activity the number of its process's device, -1 off the device: a device number means something inside one process only.
+    number : per activity the device's number as recorded; `UNKNOWN` where it has none.
     """
 
     def __init__(self, rows: pl.DataFrame, starts: Int, ends: Int, host: Host, trace: Trace) -> None:
@@ -208,6 +209,7 @@ class Device:
         self.called: Int = np.where(self.call >= 0, starts[self.call], NEVER)
         self._issued_at: Int = np.where(self.call >= 0, starts[self.call], starts)
         self.process: Int = host.process
+        self.number: Int = device.astype(np.int64)
         process, device, stream = (column[self.rows].astype(np.int64) for column in (host.process, device, stream))
         self.gpu: Int = np.full(rows.height, -1, dtype=np.int64)
         self.gpu[self.rows] = numbered(process, device)[1]

@@ -27,6 +27,8 @@ from turnbuckle.foundation.arrays import Bool, Float, Int
 _SMALL: Final = 0.25
 #: Share of the turns of one thread after another that must be hand-overs, for one to be what the other always waits for.
 _ALWAYS: Final = 0.9
+#: The same share, for one to be what the other may wait for: a quarter is chance.
+_HALF: Final = 0.5
 #: Probability, over all pairs of threads of a process, of taking independent threads for threads that hand over.
 _CHANCE: Final = 1e-3
 #: Turns of a pair of threads from which on a hand-over counts as repeated.
@@ -69,6 +71,11 @@ class _Turns:
         return len(self.lag) > 0 and float(self.handed.mean()) >= _ALWAYS
 
     @property
+    def possible(self) -> bool:
+        """Return whether half of them are, or they are too few to tell."""
+        return len(self.lag) > 0 and (len(self.lag) < _REPEATED or float(self.handed.mean()) >= _HALF)
+
+    @property
     def surprise(self) -> float:
         """Return minus the sum of the logarithms of the shares."""
         return float(-np.log(np.maximum(self.share, 1e-12)).sum())
@@ -79,7 +86,9 @@ class _Turns:
         return _scatter(self.lag[waited]) <= than * _scatter(self.wait[waited])
 
 
-def handed_over(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -> tuple[Int, Int, Int, Bool]:
+def handed_over(
+    calls: Int, thread: Int, process: Int, starts: Int, ends: Int, perhaps: bool = False
+) -> tuple[Int, Int, Int, Bool]:
     """Return the calls that begin when another thread hands over.
 
     A thread hands over to another if nearly all turns of the other are hand-overs, if they are too many to be chance, and if its returns
@@ -91,6 +100,7 @@ def handed_over(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -
     calls : outermost calls of all threads, sorted by thread and time; those of a thread do not overlap.
     thread, process : per activity.
     starts, ends : per activity [ns].
+    perhaps : also take threads that may hand over: half of the turns look like it, or there are too few to tell.
 
     Returns
     -------
@@ -103,11 +113,11 @@ def handed_over(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -
         of_process = calls[process[calls] == number]
         groups = np.split(of_process, np.flatnonzero(np.diff(thread[of_process])) + 1)
         groups = sorted(groups, key=len, reverse=True)[:_THREADS]
-        for giving, taking, turns, both in _hand_overs(groups, starts, ends, horizon):
+        for giving, taking, turns, both in _hand_overs(groups, starts, ends, horizon, perhaps):
             kept = turns.lag > 0
             givers.append(giving[turns.giver[kept]])
             takers.append(taking[turns.taker[kept]])
-            returns.append(turns.handed[kept])
+            returns.append(turns.handed[kept] | perhaps)
             ways.append(np.full(len(givers[-1]), both))
     if not givers:
         nothing = np.zeros(0, dtype=np.int64)
@@ -145,7 +155,9 @@ def first_calls(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -
     return np.concatenate(before), np.concatenate(after)
 
 
-def _hand_overs(groups: list[Int], starts: Int, ends: Int, horizon: int) -> list[tuple[Int, Int, _Turns, bool]]:
+def _hand_overs(
+    groups: list[Int], starts: Int, ends: Int, horizon: int, perhaps: bool
+) -> list[tuple[Int, Int, _Turns, bool]]:
     """Return the pairs of threads of one process of which the first hands over to the second: calls of both, turns, whether both ways."""
     hand_overs: list[tuple[Int, Int, _Turns, bool]] = []
     pairs = list(combinations(groups, 2))
@@ -161,6 +173,8 @@ def _hand_overs(groups: list[Int], starts: Int, ends: Int, horizon: int) -> list
             repeated = len(turns.lag) >= _REPEATED and turns.always and _scatter(turns.wait[turns.taker > 0]) > 0
             if repeated and turns.steadier(0.5) and _chance(turns.surprise, len(turns.lag)) <= chance:
                 hand_overs.append((giving, taking, turns, False))
+            elif perhaps and turns.possible:
+                hand_overs.append((giving, taking, turns, True))
     return hand_overs
 
 
