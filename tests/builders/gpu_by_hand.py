@@ -6,7 +6,7 @@ direction has one copy engine, a blocking call returns one return after what it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -162,7 +162,9 @@ class Thread:
         times = {"start_ns": begin, "end_ns": row["end_ns"], "correlation": row["correlation"]}
         self.gpu.rows["syncs"].append({**times, "process": self.process, "context": 1, **about})
 
-    def _put(self, name: str, table: str, stream: int, ns: int, what: Any, after: Iterable[Any], more: dict[str, Any]) -> Generator[Any, Any, Any]:
+    def _put(
+        self, name: str, table: str, stream: int, ns: int, what: Any, after: Iterable[Any], more: dict[str, Any]
+    ) -> Generator[Any, Any, Any]:
         clock, at = self.gpu.clock, self.gpu.at
         begin, number = clock.now, self._numbered()
         blocking = more.pop("blocking", False)
@@ -179,7 +181,9 @@ class Thread:
         self._called(begin, name, number)
         return done
 
-    def _done(self, table: str, stream: int, ns: int, what: Any, before: list[Any], earliest: int, number: int, more: dict[str, Any]) -> Program:
+    def _done(
+        self, table: str, stream: int, ns: int, what: Any, before: list[Any], earliest: int, number: int, more: dict[str, Any]
+    ) -> Program:
         clock, at, gpu = self.gpu.clock, self.gpu.at, self.gpu
         if pending := [w for w in before if not w.processed]:
             yield simpy.AllOf(clock, pending)

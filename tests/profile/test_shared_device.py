@@ -64,10 +64,22 @@ def test_kernels_that_fill_the_device_take_turns(streams: int, ratio: float) -> 
         lambda: run_of(simulated(LENGTHS, 2), {"blocks": 32, "threads": 256}),
         lambda: run_of(simulated(LENGTHS, 2), {}),
         lambda: run_of(simulated(LENGTHS, 2), device={"device": 1, "multiprocessors": 108}),
+    ],
+    ids=["small kernels", "no launch recorded", "no multiprocessors"],
+)
+def test_kernels_of_any_size_do_whose_times_show_it(profile: Any) -> None:
+    truth = simulated([2 * n for n in LENGTHS], 2)
+    assert replayed(profile(), 2.0) == pytest.approx(truth[-1][3] - truth[0][0], rel=0.001)
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
         lambda: run_of(simulated([1_000] * 40, 2)),
+        lambda: run_of(simulated([1_000] * 40, 2), {}),
         lambda: run_of([*simulated(LENGTHS, 2), (200_000, 202_000, 2_000_000, 2_010_000, 7), (203_000, 205_000, 2_005_000, 2_015_000, 8)]),
     ],
-    ids=["small kernels", "no launch recorded", "no multiprocessors", "none was ready before", "two overlap"],
+    ids=["none was ready before", "of unknown size", "two overlap"],
 )
 def test_other_kernels_do_not(profile: Any) -> None:
     graph = dependencies(profile())

@@ -39,6 +39,8 @@ UNEXPLAINED: Final = "time that no dependency rule explains"
 #: Name of the unknown whether work waits that meets other work and is not joined to it; the share of draws at each of its ends.
 WAITING: Final = "whether streams, threads and processes that meet wait for each other"
 _AT_AN_END: Final = 0.08
+#: Name of the unknown when a loop that sleeps between two queries looks.
+ASLEEP: Final = "when loops that sleep between two queries look"
 
 
 #: Notes of a profiler never make up more of the host's own work than this.
@@ -276,10 +278,19 @@ def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws, 
         around = seconds if (durations.host == 1.0).all() else run_times(ready, kept)
         by_sum = sum_times(ready, durations) if by_sum is None else by_sum
         out = doubted(ready, seconds, draws, by_sum, around, plain)
-    if ready.waiting is None:
-        return out
-    waited = drawn_seconds(ready.waiting, changed(ready, durations))
-    return between_orders(out, ready.measured + (waited - ready.waiting.unchanged_seconds), draws)
+    if ready.waiting is not None:
+        waited = drawn_seconds(ready.waiting, changed(ready, durations))
+        out = between_orders(out, ready.measured + (waited - ready.waiting.unchanged_seconds), draws)
+    return slept(ready, durations, out, draws)
+
+
+def slept(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) -> Float:
+    """Return changed run times [s] whose loops that sleep between two queries return anywhere between two of them."""
+    timeline = ready.timeline
+    if timeline is None or not any(timeline.graph.asleep_ns) or not changed(ready, durations).values.any():
+        return seconds
+    earlier, later = (ns * 1e-9 for ns in timeline.graph.asleep_ns)
+    return np.asarray(np.maximum(seconds + at_its_ends(draws, ASLEEP) * (earlier + later) - earlier, 0.0))
 
 
 def between_orders(seconds: Float, waited: Float, draws: Draws) -> Float:
@@ -292,13 +303,13 @@ def between_orders(seconds: Float, waited: Float, draws: Draws) -> Float:
     ----------
     seconds, waited : run times at the two ends [s], shape of the draws.
     """
-    share = at_its_ends(draws)
-    return np.asarray((1.0 - share) * seconds + share * waited)
+    share = at_its_ends(draws, WAITING)
+    return np.asarray(seconds + share * (waited - seconds))
 
 
-def at_its_ends(draws: Draws) -> Float:
-    """Return draws of how much work waits for what it meets, shape (draws,): from none to all, each end in a share of them."""
-    share = (draws.share(WAITING) - _AT_AN_END) / (1.0 - 2 * _AT_AN_END)
+def at_its_ends(draws: Draws, name: str) -> Float:
+    """Return draws of a number between 0 and 1, shape (draws,), which is at each of its ends in a share of them."""
+    share = (draws.share(name) - _AT_AN_END) / (1.0 - 2 * _AT_AN_END)
     return np.asarray(np.clip(share, 0.0, 1.0))
 
 

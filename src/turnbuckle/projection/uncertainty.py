@@ -42,7 +42,18 @@ from turnbuckle.projection.elsewhere.priors import (
     zero_copy_longer,
 )
 from turnbuckle.projection.model import Model, coupling_alone
-from turnbuckle.projection.order import OVERLAP, UNEXPLAINED, WAITING, Prepared, prepared, run_times, sum_times, unsure, with_fewer_notes
+from turnbuckle.projection.order import (
+    ASLEEP,
+    OVERLAP,
+    UNEXPLAINED,
+    WAITING,
+    Prepared,
+    prepared,
+    run_times,
+    sum_times,
+    unsure,
+    with_fewer_notes,
+)
 from turnbuckle.projection.project import answered, host_penalty, launches_kept, priced
 from turnbuckle.projection.projection import Copies, CopyClass, Interval, KernelClass, Kernels, Projection, copy_class, copy_order
 from turnbuckle.projection.sensitivity import variance_shares
@@ -239,6 +250,7 @@ class Uncertain:
             self.durations(declared, pair, model, draws)
         order = [OVERLAP, UNEXPLAINED] if self.ready.trust is not None and self.ready.timeline is not None else []
         order += [WAITING] if self.ready.waiting is not None else []
+        order += [ASLEEP] if self.ready.timeline is not None and any(self.ready.timeline.graph.asleep_ns) else []
         order += [NOTES] if self.ready.noted else []
         return [*dict.fromkeys([*self.source.unknowns(), *declared.unknowns(), *form, *draws.asked, *order, *self.ready.network_unknowns])]
 

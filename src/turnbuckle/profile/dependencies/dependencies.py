@@ -38,7 +38,7 @@ from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.profile.classify import KIND
 from turnbuckle.profile.dependencies.filling import Turns, turns
 from turnbuckle.profile.dependencies.ranks import meetings
-from turnbuckle.profile.dependencies.sides import NEVER, TABLE, UNKNOWN, Device, Host, activities
+from turnbuckle.profile.dependencies.sides import NEVER, POLL_NS, TABLE, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.dependencies.stream_waits import unrecorded_waits
 from turnbuckle.profile.dependencies.threads import first_calls, handed_over
 from turnbuckle.profile.dependencies.waits import Reach, event_waits, full_queue, named_waits, waited_for
@@ -81,6 +81,7 @@ class Graph:
     dropped : edges left out because the recording contradicts them.
     overlapping, early : device activities that overlap the one before them on their stream and were not launched to do so; that start
         before their call.
+    asleep_ns : by how much loops that sleep between two queries might have returned earlier, and later, after the same end of work.
     unmatched : MPI calls and NCCL kernels whose other side should be in the profile and was not found.
     unmatched_calls : the first MPI calls among them, in words: rank, call, time.
     """
@@ -99,6 +100,7 @@ class Graph:
     unmatched: int = 0
     unmatched_calls: str = ""
     paid: Index | None = None
+    asleep_ns: tuple[int, int] = (0, 0)
 
     @property
     def owner(self) -> Index:
@@ -212,7 +214,7 @@ class _Rules:
         edges.add(begin(self.met.first), finish(self.met.waits), own_ns[self.met.waits], "meet")
         own_ns = _host_order(edges, host, starts, ends, latest, own_ns, perhaps)
         _goes_on(edges, host, device, starts, ends)
-        _take_turns(edges, self.turns, starts, perhaps)
+        own_ns = _take_turns(edges, self.turns, starts, ends, own_ns, perhaps)
         programmatic = _programmatic(edges, device, host, starts, ends)
         _barriers(edges, device, starts, ends)
         reach = _events(edges, device, self.named, self.profile, starts, ends)
@@ -221,7 +223,7 @@ class _Rules:
         _graph_nodes(edges, device, starts, ends)
         _device_order(edges, device, starts, ends)
         own_ns = _faults(edges, device, starts, ends, own_ns)
-        own_ns = _waits(edges, device, host, self.profile, self.named, reach, starts, ends, own_ns)
+        own_ns, asleep_ns = _waits(edges, device, host, self.profile, self.named, reach, starts, ends, own_ns)
         edges.add(begin(host.rows), finish(host.rows), own_ns[host.rows], "call")
         edges.add(begin(device.rows), finish(device.rows), own_ns[device.rows], "run")
         streams = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
@@ -230,15 +232,14 @@ class _Rules:
         alone = "" if self.met.alone is None else in_words(self.met.alone, self.trace, self.profile.first_ns)
         del reach, own_ns, latest
         graph = _settled(self.activity, starts, ends, edges)
-        return replace(graph, overlapping=overlapping, early=early, unmatched=self.met.unmatched, unmatched_calls=alone)
+        counts = {"overlapping": overlapping, "early": early, "unmatched": self.met.unmatched, "unmatched_calls": alone}
+        return replace(graph, **counts, asleep_ns=asleep_ns)
 
 
 # --- the host ---------------------------------------------------------------------------------------------------------
 
 
-def _host_order(
-    edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, own_ns: Int, perhaps: bool
-) -> Int:
+def _host_order(edges: _Edges, host: Host, starts: Int, ends: Int, latest: Int, own_ns: Int, perhaps: bool) -> Int:
     """Chain each thread's calls; the time between two calls is the application's own work, or a wait for another thread.
 
     A call around others (an MPI call that copies from a GPU) is no more than the chain of what it holds, and of whom it meets
@@ -312,12 +313,21 @@ def _nested(edges: _Edges, order: Int, outer: Bool, starts: Int, ends: Int, late
 # --- the device -------------------------------------------------------------------------------------------------------
 
 
-def _take_turns(edges: _Edges, turns: Turns, starts: Int, perhaps: bool) -> None:
-    """Make kernels wait for the device, or begin as far into another as they did; if `perhaps`, those too that may have waited."""
+def _take_turns(edges: _Edges, turns: Turns, starts: Int, ends: Int, own_ns: Int, perhaps: bool) -> Int:
+    """Make kernels wait for the device; if `perhaps`, those too that may have waited; return what each takes by itself.
+
+    A kernel that begins in the last wave of another begins as far into it as it did, and has the device to itself once that has ended.
+    """
     edges.add(finish(turns.before), begin(turns.after), 0, "engine")
     edges.add(begin(turns.tail_of), begin(turns.in_tail), starts[turns.in_tail] - starts[turns.tail_of], "engine", turns.tail_of)
+    alone = (ends[turns.in_tail] - ends[turns.tail_of]) > 0
+    first, then = turns.tail_of[alone], turns.in_tail[alone]
+    own_ns = own_ns.copy()
+    own_ns[then] = ends[then] - ends[first]
+    edges.add(finish(first), finish(then), own_ns[then], "engine", then)
     if perhaps:
         edges.add(finish(turns.maybe_before), begin(turns.maybe_after), 0, "engine")
+    return own_ns
 
 
 def _device_order(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
@@ -511,8 +521,8 @@ def _faults(edges: _Edges, device: Device, starts: Int, ends: Int, own_ns: Int) 
 
 def _waits(
     edges: _Edges, device: Device, host: Host, profile: Profile, named: pl.DataFrame, reach: Reach, starts: Int, ends: Int, own_ns: Int
-) -> Int:
-    """Add an edge to each waiting call from what it waits for; return what each call costs by itself.
+) -> tuple[Int, tuple[int, int]]:
+    """Add an edge to each waiting call from what it waits for; return what each call costs by itself, and `Graph.asleep_ns`.
 
     A call returns one return after the last of what it waits for has ended: that is the lag from each of them.
     """
@@ -533,12 +543,14 @@ def _waits(
     edges.add(finish(work), finish(call), np.where(waited, back, np.minimum(back, typical)), "sync")
     own_ns = own_ns.copy()
     np.minimum.at(own_ns, call[waited], back[waited])
+    sleeping = np.unique(call[waited & (ends[call] - np.maximum(host.polled[call], 0) > POLL_NS) & (host.polled[call] > NEVER)])
+    asleep = int((ends - over)[sleeping].sum()), int((over - host.polled)[sleeping].sum())
     launch, work, slow, typical = full_queue(device, host, starts, ends)
     held = ends[work] <= ends[launch]
     launch, work = launch[held], work[held]
     edges.add(finish(work), finish(launch), np.minimum(ends[launch] - ends[work], typical), "queue")
     own_ns[slow] = np.minimum(own_ns[slow], typical)
-    return own_ns
+    return own_ns, asleep
 
 
 def _settled(activity: Int, starts: Int, ends: Int, edges: _Edges) -> Graph:

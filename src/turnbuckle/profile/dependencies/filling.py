@@ -24,6 +24,9 @@ MOST_THREADS, MOST_BLOCKS, MOST_SHARED = 2048, 32, 233_472
 _FEWEST_THREADS, _FEWEST_BLOCKS, _FEWEST_SHARED = 1024, 16, 65_536
 #: Registers of a multiprocessor, and the most of a thread (the same guide).
 _REGISTERS, _MOST_REGISTERS = 65_536, 255
+#: Kernels that began just after others, from which on it is no chance (as `stream_waits` has it), and how long after at most [ns].
+_REPEATED: Final = 2
+_JUST_NS: Final = 10_000
 #: A kernel begins in the last wave of another if it begins at most so many waves before its end.
 _TAIL: Final = 1.5
 
@@ -51,7 +54,8 @@ def turns(device: Device, host: Host, rows: pl.DataFrame, trace: Trace, starts: 
     """Return who takes turns on a device.
 
     Two streams take turns if both fill the device whenever they meet there, never overlap but in a last wave, and at least one kernel was
-    ready before the one before it had ended.  Two processes on one device do, whatever they leave free, if they never overlap.
+    ready before the one before it had ended.  Two processes on one device do, whatever they leave free, if they never overlap.  Where the
+    sizes of kernels do not tell, times do: kernels that were ready began just after others had ended, twice at least.
     """
     nothing = device.rows[:0]
     work = device.rows[device.table[device.rows] == TABLE["kernels"]]
@@ -61,22 +65,43 @@ def turns(device: Device, host: Host, rows: pl.DataFrame, trace: Trace, starts: 
     least, most, waves = _shares(rows, trace)
     ready = could_begin(device, starts, ends)
     full = work[(least[work] >= 1.0) | _time_sliced(device, chip, work)]
-    full = full[np.lexsort((ends[full], starts[full], chip[full]))]
-    before, after = full[:-1], full[1:]
+    by_size = _in_turn(device, full, chip, waves, ready, starts, ends, 1, np.iinfo(np.int64).max)
+    by_times = _in_turn(device, work, chip, waves, ready, starts, ends, _REPEATED, _JUST_NS)
+    known = np.zeros(len(starts), dtype=np.bool_)
+    for _, after in (by_size[0], by_size[1], by_times[0]):
+        known[after] = True
+    maybe_before, maybe_after = _may_meet(device, host, trace, chip, most, starts, ends)
+    unknown = ~known[maybe_after]
+    before, after = (np.concatenate(sides) for sides in zip(by_size[0], by_times[0], strict=True))
+    return Turns(before, after, *by_size[1], maybe_before[unknown], maybe_after[unknown])
+
+
+def _in_turn(
+    device: Device, work: Int, chip: Int, waves: Float, ready: Int, starts: Int, ends: Int, repeated: int, just_ns: int
+) -> tuple[tuple[Int, Int], tuple[Int, Int]]:
+    """Return kernels of two streams that take turns, and those of which the second begins in the last wave of the first.
+
+    Parameters
+    ----------
+    work : the kernels that are looked at.
+    repeated, just_ns : how often a stream must show that it waited for the other: a kernel was ready before the other had ended, and began
+        no later than so long after that.
+    """
+    work = work[np.lexsort((ends[work], starts[work], chip[work]))]
+    before, after = work[:-1], work[1:]
     apart = (chip[before] == chip[after]) & (device.place[before] != device.place[after])
     before, after = before[apart], after[apart]
+    if not len(before):
+        return (before, after), (before, after)
     over = ends[before] - starts[after]
     wave = (ends - starts)[before] / np.maximum(waves[before], 1.0)
     in_tail = (over > 0) & (over <= _TAIL * wave) & (waves[before] > 1.0) & (ready[after] < starts[after])
     number = _pairs(device, before, after)
     overlapping = np.bincount(number, weights=(over > 0) & ~in_tail)
-    shown = np.bincount(number, weights=ready[after] < ends[before])
-    kept = ((overlapping == 0) & (shown > 0))[number] if len(number) else over > 0
-    maybe = _may_meet(device, host, trace, chip, most, starts, ends)
-    known = np.zeros(len(starts), dtype=np.bool_)
-    known[after[kept]] = True
-    maybe = tuple(side[~known[maybe[1]]] for side in maybe)
-    return Turns(before[kept & ~in_tail], after[kept & ~in_tail], before[kept & in_tail], after[kept & in_tail], *maybe)
+    shown = np.bincount(number, weights=(ready[after] < ends[before]) & (-over <= just_ns))
+    kept = ((overlapping == 0) & (shown >= repeated))[number]
+    turn, tail = kept & ~in_tail, kept & in_tail
+    return (before[turn], after[turn]), (before[tail], after[tail])
 
 
 def _pairs(device: Device, before: Int, after: Int) -> Int:
@@ -95,7 +120,9 @@ def _chips(device: Device, work: Int, starts: Int, ends: Int) -> Int:
         if len(owners) < 2:
             continue
         latest = np.maximum.accumulate(ends[here])[:-1]
-        last = here[np.maximum.accumulate(np.where(np.diff(np.maximum.accumulate(ends[here]), prepend=-1) > 0, np.arange(len(here)), 0))[:-1]]
+        last = here[
+            np.maximum.accumulate(np.where(np.diff(np.maximum.accumulate(ends[here]), prepend=-1) > 0, np.arange(len(here)), 0))[:-1]
+        ]
         both = (starts[here[1:]] < latest) & (device.process[last] != device.process[here[1:]])
         if not both.any():
             chip[device.rows[device.number[device.rows] == number]] = chip[here[0]]

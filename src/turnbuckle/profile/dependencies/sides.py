@@ -29,7 +29,9 @@ TABLE: Final = {word: code for code, word in enumerate(TABLES)}
 _NULL_STREAM, _NON_BLOCKING = 3, 2
 NEVER: Final = np.iinfo(np.int64).min // 4
 #: Queries that follow each other within this time are one loop [ns]: a sleep between two is seldom shorter, other work seldom as short.
-_POLL_NS: Final = 50_000
+POLL_NS: Final = 50_000
+#: Pauses that differ by no more than this share are one sleep.
+_ALIKE: Final = 0.2
 #: Queries whose results are not recorded are a loop from so many on.
 _POLLS: Final = 3
 #: What is not recorded: a context, a stream, a thread.
@@ -78,7 +80,8 @@ def _query_loops(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
     # a query without a result (-1) may have found either
     result = filled(trace.api["result"], -1)[np.maximum(row, 0)[queries]]
     again = asks[1:] & asks[:-1] & (word[1:] == word[:-1]) & (thread[queries[1:]] == thread[queries[:-1]]) & (result[:-1] != 0)
-    again &= starts[queries[1:]] - ends[queries[:-1]] <= _POLL_NS
+    pause = starts[queries[1:]] - ends[queries[:-1]]
+    again &= (pause <= POLL_NS) | _steady(pause, again)
     heads = np.flatnonzero(~np.concatenate([[False], again]))
     for first, past in zip(heads.tolist(), [*heads[1:].tolist(), len(queries)], strict=True):
         last = past - 1
@@ -87,6 +90,12 @@ def _query_loops(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
             kept[queries[first + 1 : past]] = False
     polls = pl.Series("polled_ns", polled)
     return rows.with_columns(pl.Series("end_ns", ends), pl.when(polls >= 0).then(polls).alias("polled_ns")).filter(pl.Series(kept))
+
+
+def _steady(pause: Int, again: Bool) -> Bool:
+    """Return which pauses between queries are as long as the one before or after: a loop that sleeps between them."""
+    alike = (np.abs(np.diff(pause)) <= _ALIKE * np.minimum(pause[1:], pause[:-1])) & again[1:] & again[:-1]
+    return np.concatenate([[False], alike]) | np.concatenate([alike, [False]])
 
 
 def _frees(name: str) -> bool:

@@ -27,8 +27,11 @@ from turnbuckle.foundation.arrays import Bool, Float, Int
 _SMALL: Final = 0.25
 #: Share of the turns of one thread after another that must be hand-overs, for one to be what the other always waits for.
 _ALWAYS: Final = 0.9
-#: The same share, for one to be what the other may wait for: a quarter is chance.
+#: The same share for one to be what the other may wait for, where a quarter is chance; or the scatter of their shares, where it is 0.25 by
+#: chance; and turns from which on either is looked at.
 _HALF: Final = 0.5
+_EVEN: Final = 0.15
+_MANY: Final = 8
 #: Probability, over all pairs of threads of a process, of taking independent threads for threads that hand over.
 _CHANCE: Final = 1e-3
 #: Turns of a pair of threads from which on a hand-over counts as repeated.
@@ -72,8 +75,9 @@ class _Turns:
 
     @property
     def possible(self) -> bool:
-        """Return whether half of them are, or they are too few to tell."""
-        return len(self.lag) > 0 and (len(self.lag) < _REPEATED or float(self.handed.mean()) >= _HALF)
+        """Return whether they may be hand-overs: half of them look like it, their lags are no even chance, or they are too few to tell."""
+        few = len(self.lag) < _MANY
+        return len(self.lag) > 0 and (few or float(self.handed.mean()) >= _HALF or _scatter(self.share) <= _EVEN)
 
     @property
     def surprise(self) -> float:
@@ -86,9 +90,7 @@ class _Turns:
         return _scatter(self.lag[waited]) <= than * _scatter(self.wait[waited])
 
 
-def handed_over(
-    calls: Int, thread: Int, process: Int, starts: Int, ends: Int, perhaps: bool = False
-) -> tuple[Int, Int, Int, Bool]:
+def handed_over(calls: Int, thread: Int, process: Int, starts: Int, ends: Int, perhaps: bool = False) -> tuple[Int, Int, Int, Bool]:
     """Return the calls that begin when another thread hands over.
 
     A thread hands over to another if nearly all turns of the other are hand-overs, if they are too many to be chance, and if its returns
@@ -114,7 +116,8 @@ def handed_over(
         groups = np.split(of_process, np.flatnonzero(np.diff(thread[of_process])) + 1)
         groups = sorted(groups, key=len, reverse=True)[:_THREADS]
         for giving, taking, turns, both in _hand_overs(groups, starts, ends, horizon, perhaps):
-            kept = turns.lag > 0
+            # a call that takes time closes no ring, even if it begins when the other returns
+            kept = (turns.lag > 0) | (perhaps & (ends[taking] > starts[taking])[turns.taker])
             givers.append(giving[turns.giver[kept]])
             takers.append(taking[turns.taker[kept]])
             returns.append(turns.handed[kept] | perhaps)
@@ -155,9 +158,7 @@ def first_calls(calls: Int, thread: Int, process: Int, starts: Int, ends: Int) -
     return np.concatenate(before), np.concatenate(after)
 
 
-def _hand_overs(
-    groups: list[Int], starts: Int, ends: Int, horizon: int, perhaps: bool
-) -> list[tuple[Int, Int, _Turns, bool]]:
+def _hand_overs(groups: list[Int], starts: Int, ends: Int, horizon: int, perhaps: bool) -> list[tuple[Int, Int, _Turns, bool]]:
     """Return the pairs of threads of one process of which the first hands over to the second: calls of both, turns, whether both ways."""
     hand_overs: list[tuple[Int, Int, _Turns, bool]] = []
     pairs = list(combinations(groups, 2))

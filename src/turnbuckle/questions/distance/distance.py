@@ -24,7 +24,7 @@ from turnbuckle.projection.elsewhere.drawn import DrawnMachine
 from turnbuckle.projection.elsewhere.holes import managed
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
-from turnbuckle.projection.order import Prepared, between_orders, changed, curve_times, doubted, run_times, sum_times
+from turnbuckle.projection.order import Prepared, between_orders, changed, curve_times, doubted, run_times, slept, sum_times
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import Uncertain, uncertain
 from turnbuckle.replay.timeline import Change, TimelineReplay
@@ -207,10 +207,10 @@ class Distance:
         if self.ready.waiting is not None:
             waited = curve_times(replace(self.ready, timeline=self.ready.waiting), durations())
         out = []
-        for by_replay, by_sum, recorded, without, longer in zip(seconds, sums, around, plain, waited, strict=True):
+        for each, by_replay, by_sum, recorded, without, longer in zip(durations(), seconds, sums, around, plain, waited, strict=True):
             replay = np.broadcast_to(by_replay, (draws.draws,))
             unsure = doubted(self.ready, replay, draws, by_sum, replay if recorded is None else recorded, without)
-            unsure = unsure if longer is None else between_orders(unsure, longer, draws)
+            unsure = slept(self.ready, each, unsure if longer is None else between_orders(unsure, longer, draws), draws)
             out.append((replay, np.broadcast_to(unsure, (draws.draws,))))
         return out
 
