@@ -128,7 +128,7 @@ class Thread:
             yield clock.timeout(at.back)
         if clock.now - begin < at.call:
             yield clock.timeout(begin + at.call - clock.now)
-        self._called(begin, name)
+        self.called(begin, name)
 
     def wait_stream(self, stream: int) -> Program:
         """Wait for a stream, which the call's row names."""
@@ -139,10 +139,10 @@ class Thread:
 
     def record(self, stream: int) -> Generator[Any, Any, tuple[int, Any]]:
         """Record an event on a stream; return its number, and what it is recorded behind."""
-        begin, number = self.gpu.clock.now, self._numbered()
+        begin, number = self.gpu.clock.now, self.numbered()
         behind = self.gpu.last.get((self.process, stream))
         yield self.gpu.clock.timeout(self.gpu.at.call)
-        self._called(begin, "cudaEventRecord", number)
+        self.called(begin, "cudaEventRecord", number)
         about = {"process": self.process, "context": 1, "stream": stream, "event": number, "event_record": number, "correlation": number}
         self.gpu.rows["events"].append(about)
         return number, behind
@@ -154,7 +154,7 @@ class Thread:
         if behind is not None:
             self.gpu.held.setdefault((self.process, stream), []).append(behind)
         yield self.gpu.clock.timeout(self.gpu.at.call)
-        self._called(begin, "cudaStreamWaitEvent")
+        self.called(begin, "cudaStreamWaitEvent")
         self._waited(begin, {"stream": stream, "sync_type": 2, "event": number, "event_record": number})
 
     def _waited(self, begin: int, about: dict[str, Any]) -> None:
@@ -166,7 +166,7 @@ class Thread:
         self, name: str, table: str, stream: int, ns: int, what: Any, after: Iterable[Any], more: dict[str, Any]
     ) -> Generator[Any, Any, Any]:
         clock, at = self.gpu.clock, self.gpu.at
-        begin, number = clock.now, self._numbered()
+        begin, number = clock.now, self.numbered()
         blocking = more.pop("blocking", False)
         place = self.process, stream
         before = [*after, *self.gpu.held.pop(place, []), *([self.gpu.last[place]] if place in self.gpu.last else [])]
@@ -178,7 +178,7 @@ class Thread:
             yield clock.timeout(at.back)
         else:
             yield clock.timeout(at.call)
-        self._called(begin, name, number)
+        self.called(begin, name, number)
         return done
 
     def _done(
@@ -204,12 +204,26 @@ class Thread:
             yield clock.timeout(round(ns * at.copies))
         gpu.rows[table].append(copy(start, clock.now, what, ns * 10, number, **place))
 
-    def _numbered(self) -> int:
+    def graph(self, nodes: Iterable[tuple[int, int]], share: float, after: Iterable[Any]) -> Generator[Any, Any, list[Any]]:
+        """Launch a graph of kernels (stream, length) beside each other; return what is done when they are."""
+        begin, number = self.gpu.clock.now, self.numbered()
+        works = []
+        for node, (stream, ns) in enumerate(nodes, 1):
+            about = {"graph_node": node, "graph": 5}
+            earliest = begin + self.gpu.at.delivery
+            works.append(self.gpu.clock.process(self._done("kernels", stream, ns, share, list(after), earliest, number, about)))
+        yield self.gpu.clock.timeout(self.gpu.at.call)
+        self.called(begin, "cudaGraphLaunch", number)
+        return works
+
+    def numbered(self) -> int:
+        """Return the next number of a call."""
         self.gpu.count += 1
         return self.gpu.count
 
-    def _called(self, begin: int, name: str, number: int | None = None) -> None:
-        number = self._numbered() if number is None else number
-        who = {"thread": self.process | self.number, "process": self.process, "level": 0, "result": 0}
+    def called(self, begin: int, name: str, number: int | None = None, result: int = 0) -> None:
+        """Write down a call that returns now."""
+        number = self.numbered() if number is None else number
+        who = {"thread": self.process | self.number, "process": self.process, "level": 0, "result": result}
         named = [*NAMES, *MORE].index(name)
         self.gpu.rows["api"].append({"start_ns": begin, "end_ns": self.gpu.clock.now, "correlation": number, "name": named, **who})

@@ -15,6 +15,7 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, LINK_WAYS, LinkWay, Pa
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.summary import peak_memory_bytes
+from turnbuckle.projection.anchor import Durations
 from turnbuckle.projection.elsewhere.hosts import HOST_SPEED, INSTRUCTIONS, host_longer
 from turnbuckle.projection.elsewhere.kernels import kernel_rate
 from turnbuckle.projection.elsewhere.priors import (
@@ -32,8 +33,8 @@ from turnbuckle.projection.elsewhere.priors import (
     zero_copy_longer,
 )
 from turnbuckle.projection.model import Model, Port, Priced, link_bandwidth, ported_bandwidth
-from turnbuckle.projection.order import Prepared
-from turnbuckle.projection.projection import Projection
+from turnbuckle.projection.order import Prepared, waited_seconds
+from turnbuckle.projection.projection import NOISE, Projection
 from turnbuckle.trace.recorders import recorder_of
 
 #: Share of the device's rows, and of their time, that must name their call for A365 to stay silent.
@@ -127,6 +128,15 @@ def findings(profile: Profile, ready: Prepared, pair: Pair, priced: Priced, mode
     if held is not None and (peak := peak_memory_bytes(profile)) > held:
         out.append(finding("A307", 1, f"{peak / 1e9:.1f} of {held / 1e9:.1f} GB"))
     return advised(merge(out), recorder_of(profile.trace.facts))
+
+
+def both_ways(ready: Prepared, durations: Durations, seconds: float) -> list[Finding]:
+    """Return finding A700 where the run time hangs on whether work that meets waits: both ends over the recorded time."""
+    waited = waited_seconds(ready, durations)
+    if waited is None or abs(waited - seconds) <= NOISE * seconds:
+        return []
+    ends = sorted((seconds / ready.measured, waited / ready.measured))
+    return [finding("A700", 1, f"{ends[0]:.3g} to {ends[1]:.3g} times the recorded time")]
 
 
 def replays_apart(projection: Projection, apart: tuple[tuple[float, float], tuple[float, float]]) -> Finding:

@@ -293,6 +293,14 @@ def slept(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) -
     return np.asarray(np.maximum(seconds + at_its_ends(draws, ASLEEP) * (earlier + later) - earlier, 0.0))
 
 
+def waited_seconds(ready: Prepared, durations: Durations) -> float | None:
+    """Return the run time [s] of single durations where work waits for all that it meets; None where nothing is in doubt."""
+    if ready.waiting is None:
+        return None
+    waited = ready.waiting.seconds(changed(ready, durations))
+    return float(np.squeeze(ready.measured + (waited - ready.waiting.unchanged_seconds)))
+
+
 def between_orders(seconds: Float, waited: Float, draws: Draws) -> Float:
     """Return run times [s] between those where work waits for nothing that no rule joins it to, and for all that it meets.
 

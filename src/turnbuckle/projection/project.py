@@ -23,7 +23,7 @@ from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
 from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
-from turnbuckle.projection.assumptions import coupling_change, findings, kernel_ratio
+from turnbuckle.projection.assumptions import both_ways, coupling_change, findings, kernel_ratio
 from turnbuckle.projection.elsewhere.holes import hole
 from turnbuckle.projection.elsewhere.host_reads import crosses, hanging_on_reads, read_again
 from turnbuckle.projection.elsewhere.hosts import host_longer
@@ -97,6 +97,7 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         order={} if ready.trust is None else ready.trust.as_dict(),
         findings=[
             *findings(profile, ready, pair, target, model, durations.missing),
+            *both_ways(ready, durations, float(result.seconds)),
             *_reads(ready, pair, model, float(result.seconds)),
             *network_findings,
         ],

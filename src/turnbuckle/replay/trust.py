@@ -57,6 +57,7 @@ class Trust(Declared):
     ----------
     explained : share of the recorded critical path that rules derive.
     doubts : places of the rest, largest first.
+    guessed : share of it that comes later than the rules say, and nothing tells why; what is left besides is time kept as recorded.
     refused : reason why the order cannot be trusted, and advice on what to record instead; empty where it can be trusted.
     """
 
@@ -64,21 +65,24 @@ class Trust(Declared):
     doubts: tuple[Doubt, ...]
     refused: str = ""
     record: str = ""
+    guessed: float = 0.0
 
     def words(self) -> str:
-        """Return the share explained, and the largest doubt."""
+        """Return what the critical path rests on, and the largest doubt."""
         text = f"{self.explained:.1%} of the critical path"
         if not self.doubts:
             return text
-        worst = self.doubts[0]
-        return f"{text}; most of the rest: {worst.kind} on {worst.track}, {worst.share:.1%}"
+        worst, kept = self.doubts[0], max(1.0 - self.explained - self.guessed, 0.0)
+        rest = f"{kept:.1%} keeps its time, {self.guessed:.1%} is a guess"
+        return f"{text}; {rest}; most of it: {worst.kind} on {worst.track}, {worst.share:.1%}"
 
 
 def trust(profile: Profile, replay: TimelineReplay) -> Trust:
     """Score the order of a profile."""
     doubts, late = _doubts(profile, replay)
     refused, record = _refusal(replay, late, profile.trace.facts)
-    return Trust(max(1.0 - sum(d.share for d in doubts), 0.0), doubts, refused, record)
+    explained = max(1.0 - sum(d.share for d in doubts), 0.0)
+    return Trust(explained, doubts, refused, record, min(late, 1.0 - explained))
 
 
 def _doubts(profile: Profile, replay: TimelineReplay) -> tuple[tuple[Doubt, ...], float]:

@@ -476,6 +476,32 @@ def _graph_nodes(edges: _Edges, device: Device, starts: Int, ends: Int) -> None:
         .filter("always")
     )
     edges.add(finish(seen["first"].to_numpy()), begin(seen["i"].to_numpy()), 0, "graph")
+    inner = np.zeros(len(starts), dtype=np.bool_)
+    inner[seen["i"].to_numpy()] = True
+    _launches_of_one_graph(edges, device, nodes, inner, starts, ends)
+
+
+def _launches_of_one_graph(edges: _Edges, device: Device, nodes: Int, inner: Bool, starts: Int, ends: Int) -> None:
+    """Make a launch of a graph wait for the launch before it: one graph is never at work twice at once.
+
+    Executable graphs made of one graph may be: where launches overlap, no rule is known.  `inner` nodes wait for others of their launch.
+    """
+    nodes = nodes[device.graph[nodes] >= 0]
+    if not len(nodes):
+        return
+    frame = pl.DataFrame(
+        {name: values[nodes] for name, values in (("graph", device.graph), ("process", device.process), ("call", device.call))}
+    )
+    frame = frame.with_columns(pl.Series("i", nodes), start=starts[nodes], end=ends[nodes], inner=inner[nodes])
+    launches = frame.group_by("process", "graph", "call", maintain_order=True).agg(
+        pl.col("start").min(), pl.col("end").max(), last=pl.col("i").get(pl.col("end").arg_max())
+    )
+    launches = launches.sort("process", "graph", "start").with_columns(
+        before=pl.col("last").shift(1).over("process", "graph"), over=pl.col("end").shift(1).over("process", "graph")
+    )
+    launches = launches.with_columns(apart=(pl.col("over") <= pl.col("start")).all().over("process", "graph")).filter("apart")
+    begun = frame.filter(~pl.col("inner")).join(launches.drop_nulls("before"), on=["process", "graph", "call"])
+    edges.add(finish(begun["before"].to_numpy()), begin(begun["i"].to_numpy()), 0, "graph")
 
 
 def _faults(edges: _Edges, device: Device, starts: Int, ends: Int, own_ns: Int) -> Int:

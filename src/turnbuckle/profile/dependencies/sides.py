@@ -188,6 +188,7 @@ class Device:
     where : (process, context, stream) of every stream, shape (streams, 3); streams that never had work come last.
     null, blocking : per stream, whether it is a legacy default stream, and whether it waits for the one of its context.
     paged : migrations of pages to a device.
+    node, graph : per activity, the node of a graph that it is and the graph; -1 outside graphs.
     gpu : per activity the number of its process's device, -1 off the device: a device number means something inside one process only.
     number : per activity the device's number as recorded; `UNKNOWN` where it has none.
     """
@@ -200,6 +201,7 @@ class Device:
         self.table = self._tables(rows, row, trace)
         self.call: Int = np.full(rows.height, -1, dtype=np.int64)
         self.node: Int = np.full(rows.height, -1, dtype=np.int64)
+        self.graph: Int = np.full(rows.height, -1, dtype=np.int64)
         self.pageable: Bool = memory == MEMORIES.index("pageable")
         self.paged: Int = np.flatnonzero(direction == DIRECTIONS.index("migration_h2d"))
         context = np.full(rows.height, UNKNOWN, dtype=np.int64)
@@ -213,8 +215,9 @@ class Device:
             call_of_row[launched[name]["row"].to_numpy()] = host.of_api[launched[name]["api_row"].to_numpy()]
             self.call[members] = call_of_row[row[members]]
             context[members] = filled(frame["context"], UNKNOWN)[row[members]]
-            if "graph_node" in frame.columns:
-                self.node[members] = filled(frame["graph_node"], UNKNOWN)[row[members]]
+            for column, into in (("graph_node", self.node), ("graph", self.graph)):
+                if column in frame.columns and len(into):
+                    into[members] = filled(frame[column], UNKNOWN)[row[members]]
         self.called: Int = np.where(self.call >= 0, starts[self.call], NEVER)
         self._issued_at: Int = np.where(self.call >= 0, starts[self.call], starts)
         self.process: Int = host.process
@@ -269,11 +272,16 @@ class Device:
 
     @cached_property
     def issued_at(self) -> Int:
-        """Return when the call of each activity began; of work whose call was not recorded, the latest that its place allows."""
+        """Return when the call of each activity began; of work whose call was not recorded, that of the last before it on its stream.
+
+        Where there is none before it, it is the first behind it, or its own begin: the latest that its place allows.
+        """
         at = self._issued_at.copy()
         for stream in self.streams:
+            called = self.call[stream] >= 0
+            before = np.maximum.accumulate(np.where(called, at[stream], NEVER))
             behind = np.minimum.accumulate(at[stream][::-1])[::-1]
-            at[stream] = np.where(self.call[stream] >= 0, at[stream], behind)
+            at[stream] = np.where(called, at[stream], np.where(before > NEVER, before, behind))
         return at
 
     def before(self, stream: int, time: Int) -> Int:
