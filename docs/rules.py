@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from turnbuckle.profile.dependencies.dependencies import EDGES, Graph, dependencies
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import EDGES, Graph
 from turnbuckle.profile.pieces import Pieces, grouped
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.replay.timeline import TimelineReplay, no_change

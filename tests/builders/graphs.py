@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from turnbuckle._native import Timeline
 from turnbuckle.foundation.arrays import Float
-from turnbuckle.profile.dependencies.dependencies import EDGES, Graph
+from turnbuckle.profile.dependencies.graph import EDGES, Graph
 
 Number = int | float | Fraction
 

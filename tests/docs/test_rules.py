@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from scripts import script
 
-from turnbuckle.profile.dependencies.dependencies import EDGES
+from turnbuckle.profile.dependencies.graph import EDGES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -24,7 +24,8 @@ from runs import run_of
 from strategies import FEWER, FULL, LAW, gpu_traces, machine, parameter, soups
 
 from turnbuckle.machine import Pair
-from turnbuckle.profile.dependencies.dependencies import EDGES, Graph, dependencies
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import EDGES, Graph
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import Model, nething

@@ -26,7 +26,8 @@ from runs import run_of
 from strategies import FEWER, LAW, gpu_traces, soups
 
 from turnbuckle.papers.row_slack.proxy import Proxy, modelled
-from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, dependencies
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import EDGE, EDGES
 from turnbuckle.profile.profile import build
 from turnbuckle.trace.trace import Trace
 

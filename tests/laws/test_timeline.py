@@ -13,7 +13,7 @@ from runs import run_of
 from strategies import FEWER, FULL, LAW, gpu_traces, machine, soups, traces
 
 from turnbuckle.machine import Pair
-from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph
+from turnbuckle.profile.dependencies.graph import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import nething

@@ -13,7 +13,7 @@ from scripts import script
 from strategies import FULL, machine
 
 from turnbuckle.machine import Pair
-from turnbuckle.profile.dependencies.dependencies import EDGES
+from turnbuckle.profile.dependencies.graph import EDGES
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.project import project
 

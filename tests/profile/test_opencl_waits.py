@@ -7,7 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from turnbuckle.profile.dependencies.dependencies import EDGES, dependencies
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import EDGES
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.trace.readers.recorded import reader as recorded
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from rows import call, on_device, profile_of
 
-from turnbuckle.profile.dependencies.dependencies import EDGE, dependencies
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.profile.pieces import grouped
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.timeline import TimelineReplay, no_change

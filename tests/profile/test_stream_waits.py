@@ -12,7 +12,8 @@ from rows import Row, call, on_device
 from strategies import trace_of
 
 from turnbuckle.profile.dependencies import dependencies as rules
-from turnbuckle.profile.dependencies.dependencies import EDGE, dependencies
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.run import Run

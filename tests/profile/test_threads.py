@@ -9,7 +9,8 @@ import pytest
 from rows import OTHER, call, on_device, profile_of
 
 from turnbuckle.foundation.arrays import Float, Int
-from turnbuckle.profile.dependencies.dependencies import EDGE, dependencies
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.profile.dependencies.threads import handed_over
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.order import prepared

@@ -23,7 +23,8 @@ from refusals import refused
 
 from turnbuckle.foundation.errors import NativeError
 from turnbuckle.machine import Pair
-from turnbuckle.profile.dependencies.dependencies import EDGES, dependencies
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import EDGES
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.profile.source import observed_machine
 from turnbuckle.projection.model import nething

@@ -28,7 +28,7 @@ from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.units import show
-from turnbuckle.profile.dependencies.dependencies import EDGE, Graph
+from turnbuckle.profile.dependencies.graph import EDGE, Graph
 from turnbuckle.profile.dependencies.sides import TABLE, UNKNOWN, Device, Host, activities
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.admission import trusted_timeline

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from turnbuckle.foundation.arrays import Float, Text
-from turnbuckle.profile.dependencies.dependencies import EDGE
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.elsewhere.priors import normals
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from turnbuckle._native import Timeline
 from turnbuckle.foundation.arrays import Bool, Float, Int, Whole, returned
-from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
+from turnbuckle.profile.dependencies.graph import EDGE, Graph, Index
 from turnbuckle.profile.pieces import Pieces
 
 #: Per edge the first and the second parameter that changes its lag, -1 for none.

@@ -15,7 +15,7 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Text
 from turnbuckle.foundation.fields import Declared
-from turnbuckle.profile.dependencies.dependencies import EDGE
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.timeline import TimelineReplay
 from turnbuckle.trace.recorders import with_calls

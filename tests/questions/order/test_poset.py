@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from refusals import refused
 
 import turnbuckle as tb
-from turnbuckle.profile.dependencies.dependencies import EDGE, dependencies
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.questions.order.poset import Runs, _longest_rising, _places, clocks, covers, matched, ordered, ranks
 
 

@@ -15,7 +15,7 @@ from strategies import FEWER, gpu_traces, trace_of
 
 import turnbuckle as tb
 from turnbuckle.foundation.errors import CannotAnswer
-from turnbuckle.profile.dependencies.dependencies import EDGE
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import prepared

@@ -14,7 +14,7 @@ from rows import OTHER, THREAD, Row, call, copy, on_device
 from strategies import D2H, NAMES, trace_of
 
 from turnbuckle.foundation.schema import words
-from turnbuckle.profile.dependencies.dependencies import EDGE
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.whatif.question import Whatif, of_run

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import turnbuckle as tb
-from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, dependencies
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import EDGE, Graph
 from turnbuckle.replay.contention.contention import replay
 from turnbuckle.replay.contention.graphs import (
     Copies,

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from turnbuckle.foundation.arrays import Float, Int, Text
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, begin, finish
+from turnbuckle.profile.dependencies.graph import EDGE, Graph, begin, finish
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change
 

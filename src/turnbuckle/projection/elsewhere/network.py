@@ -34,7 +34,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import show
-from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
+from turnbuckle.profile.dependencies.graph import EDGE, Graph, Index
 from turnbuckle.profile.dependencies.ranks import rendezvous
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.collective_kernels import sized_collectives

@@ -15,7 +15,7 @@ import numpy as np
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.fields import Declared, Ranged
-from turnbuckle.profile.dependencies.dependencies import EDGE
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.profile.messages.staging_pairs import StagingPairs
 from turnbuckle.replay.timeline import Change, TimelineReplay
 

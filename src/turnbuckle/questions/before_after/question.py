@@ -24,7 +24,7 @@ import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.machine import Machine, Pair
-from turnbuckle.profile.dependencies.dependencies import EDGE, EDGES, Graph
+from turnbuckle.profile.dependencies.graph import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_calls, require_numbers, trusted_timeline
 from turnbuckle.projection.elsewhere.network import Between, OnNetwork

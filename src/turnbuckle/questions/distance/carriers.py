@@ -17,7 +17,7 @@ import numpy as np
 from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.profile.alike import alike
-from turnbuckle.profile.dependencies.dependencies import EDGE, Index
+from turnbuckle.profile.dependencies.graph import EDGE, Index
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.sensitivity import Curve
 from turnbuckle.replay.timeline import Change, TimelineReplay

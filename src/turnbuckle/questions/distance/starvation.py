@@ -22,7 +22,7 @@ from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.errors import UnitError, error_of
 from turnbuckle.foundation.table_file import read_text
 from turnbuckle.foundation.units import parse
-from turnbuckle.profile.dependencies.dependencies import EDGE
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.timeline import TimelineReplay
 

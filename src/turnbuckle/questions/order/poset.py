@@ -22,7 +22,7 @@ import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.profile.dependencies.dependencies import EDGE, Graph
+from turnbuckle.profile.dependencies.graph import EDGE, Graph
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.profile import Profile
 

@@ -16,7 +16,8 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Float, Int
-from turnbuckle.profile.dependencies.dependencies import Graph, dependencies
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import Graph
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.run import Run

@@ -28,7 +28,7 @@ from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.units import show
 from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
-from turnbuckle.profile.dependencies.dependencies import Graph
+from turnbuckle.profile.dependencies.graph import Graph
 from turnbuckle.projection.admission import require_activity, trusted_timeline
 from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.model import link_bandwidth

@@ -13,7 +13,8 @@ import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Float, Text
 from turnbuckle.profile.classify import call_class
-from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, begin, dependencies, finish
+from turnbuckle.profile.dependencies.dependencies import dependencies
+from turnbuckle.profile.dependencies.graph import EDGE, Graph, begin, finish
 from turnbuckle.profile.pieces import Pieces, described
 from turnbuckle.profile.profile import Profile, build
 from turnbuckle.replay.sum import replay_sum

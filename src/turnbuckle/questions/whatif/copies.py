@@ -10,7 +10,7 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.machine import Machine
-from turnbuckle.profile.dependencies.dependencies import EDGE, begin, finish
+from turnbuckle.profile.dependencies.graph import EDGE, begin, finish
 from turnbuckle.profile.pieces import UNSIZED, Pieces
 from turnbuckle.projection.model import Model, link_bandwidth
 from turnbuckle.projection.order import Prepared

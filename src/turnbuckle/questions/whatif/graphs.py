@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from turnbuckle.foundation.arrays import Bool, Float, Int, Text
-from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, begin
+from turnbuckle.profile.dependencies.graph import EDGE, Graph, begin
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.order import Prepared
 from turnbuckle.replay.timeline import TimelineReplay

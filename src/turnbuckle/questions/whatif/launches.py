@@ -9,7 +9,7 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Bool, Int
 from turnbuckle.foundation.units import show
-from turnbuckle.profile.dependencies.dependencies import EDGE, begin
+from turnbuckle.profile.dependencies.graph import EDGE, begin
 from turnbuckle.projection.order import Prepared
 from turnbuckle.questions.whatif.graphs import as_recorded, prompt, relagged, removed, without
 from turnbuckle.questions.whatif.offered import Edit, Seen

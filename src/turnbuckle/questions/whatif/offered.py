@@ -13,7 +13,7 @@ import polars as pl
 from turnbuckle.foundation.arrays import Bool, Int, Text
 from turnbuckle.foundation.schema import table_rows
 from turnbuckle.machine import Machine
-from turnbuckle.profile.dependencies.dependencies import EDGE, Graph
+from turnbuckle.profile.dependencies.graph import EDGE, Graph
 from turnbuckle.profile.profile import Profile, naming_ranges
 from turnbuckle.profile.summary.host_work import SERIAL
 from turnbuckle.projection.model import Model

@@ -15,7 +15,7 @@ import numpy as np
 from turnbuckle.foundation.arrays import Bool, Int, numbered
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.units import show
-from turnbuckle.profile.dependencies.dependencies import EDGE, begin
+from turnbuckle.profile.dependencies.graph import EDGE, begin
 from turnbuckle.projection.order import Prepared
 from turnbuckle.questions.whatif.graphs import priced_as, relagged, waiting
 from turnbuckle.questions.whatif.offered import Edit, Seen

@@ -10,7 +10,7 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Bool, Int, numbered
 from turnbuckle.foundation.errors import clipped
-from turnbuckle.profile.dependencies.dependencies import EDGE, begin, finish
+from turnbuckle.profile.dependencies.graph import EDGE, begin, finish
 from turnbuckle.projection.order import Prepared
 from turnbuckle.questions.whatif.graphs import as_recorded, prompt, relagged, removed, still, waiting, without
 from turnbuckle.questions.whatif.offered import Edit, Seen

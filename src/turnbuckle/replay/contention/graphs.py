@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Float, Int
-from turnbuckle.profile.dependencies.dependencies import EDGE, Graph
+from turnbuckle.profile.dependencies.graph import EDGE, Graph
 from turnbuckle.profile.profile import Profile
 from turnbuckle.replay.contention.contention import Leaves, Op, Program
 

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.profile.dependencies.dependencies import EDGES
+from turnbuckle.profile.dependencies.graph import EDGES
 from turnbuckle.questions.before_after.formats.steps import Steps
 from turnbuckle.questions.before_after.formats.wire import chunk, number, packed, text, varint
 from turnbuckle.show.text import clean, terms

@@ -30,7 +30,7 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
-from turnbuckle.profile.dependencies.dependencies import EDGE
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.questions.before_after.formats.goal import BUSY
 from turnbuckle.questions.before_after.formats.steps import Steps
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Int
 from turnbuckle.foundation.errors import error_of
-from turnbuckle.profile.dependencies.dependencies import EDGE
+from turnbuckle.profile.dependencies.graph import EDGE
 from turnbuckle.questions.before_after.formats.steps import Steps
 from turnbuckle.show.text import clean
 
