@@ -425,9 +425,23 @@ def cut_at_the_start(gpu: Gpu) -> list[Program]:
     return in_turn(gpu, 30, 1, 1.0, 20_000)
 
 
+@program
+def streams_without_calls(gpu: Gpu) -> list[Program]:
+    """A stream each time anew, none of whose launches was recorded: the wait returns when it has ended."""
+
+    def go() -> Program:
+        thread = gpu.thread(1)
+        for i in range(6):
+            works = [(yield from thread.launch(7, 20_000, 0.2)), (yield from thread.launch(8 + i, 25_000, 0.2))]
+            yield from thread.wait(*works)
+
+    return [go()]
+
+
 #: Which calls were recorded.
 RECORDED: Final[dict[str, Callable[[Rows], Rows]]] = {
     "half_of_the_calls": lambda rows: [*rows[:-1][::2], rows[-1]],
     "half_of_the_copies": lambda rows: [*rows[:-1][::2], rows[-1]],
+    "streams_without_calls": lambda rows: [row for i, row in enumerate(rows) if i % 3 != 1],
     "cut_at_the_start": lambda rows: [rows[0], *rows[10:]],
 }

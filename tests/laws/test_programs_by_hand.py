@@ -25,8 +25,10 @@ from turnbuckle.projection.run import Run
 DOUBTFUL = {
     *("small_that_never_meet", "full_that_never_meet", "ring", "one_launches_the_other_waits", "producer_and_consumer"),
     *("worker_that_is_joined", "threads_beside_each_other", "graph_behind_its_launch", "queries_that_sleep", "both_ways_at_once"),
-    "threads_on_a_full_device",
+    *("threads_on_a_full_device", "streams_without_calls"),
 }
+#: What a call costs that was not recorded is in no answer; A365 says how many there are.
+UNRECORDED_CALLS = {("streams_without_calls", "calls 10 us")}
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,7 @@ def asked(run: Run, question: Question) -> Projection:
     return run.project(Machine(name="there", changes=tuple(there), **about), model=model, draws=300).projections[0]
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "question"), sorted({(n, q) for n in PROGRAMS for q in QUESTIONS} - UNRECORDED_CALLS))
 def test_what_the_rules_make_of_it(name: str, question: str) -> None:
     run, there = recorded(name), QUESTIONS[question]
     expected, found = truth(name, there.at), asked(run, there)

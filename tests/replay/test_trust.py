@@ -85,7 +85,9 @@ def test_doubts_say_where_and_how_much() -> None:
     assert (doubt.track, doubt.kind) == ("device 0 stream 7", "kernel")
     assert doubt.seconds == pytest.approx(6e-6) and doubt.share == pytest.approx(0.6)
     assert found.explained == pytest.approx(0.4) and found.explained < EXPLAINED
-    assert found.words() == "40.0% of the critical path; most of the rest: kernel on device 0 stream 7, 60.0%"
+    assert found.words() == (
+        "40.0% of the critical path; 0.0% keeps its time, 60.0% is a guess; most of it: kernel on device 0 stream 7, 60.0%"
+    )
     assert doubt.as_dict() == {"track": doubt.track, "kind": "kernel", "seconds": doubt.seconds, "share": doubt.share}
     assert found.refused.startswith("60% of the critical path comes later") and "--trace=cuda" in found.record
     assert refused("A122", require_order, made).exit_code == 3

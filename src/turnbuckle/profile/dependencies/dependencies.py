@@ -33,7 +33,16 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.arrays import Bool, Int
-from turnbuckle.profile.dependencies.device_rules import barriers, device_order, events, faults, graph_nodes, programmatic, take_turns
+from turnbuckle.profile.dependencies.device_rules import (
+    barriers,
+    device_order,
+    events,
+    faults,
+    graph_nodes,
+    programmatic,
+    take_turns,
+    without_call,
+)
 from turnbuckle.profile.dependencies.filling import turns
 from turnbuckle.profile.dependencies.graph import Edges, Graph, begin, finish, settled
 from turnbuckle.profile.dependencies.ranks import meetings
@@ -103,6 +112,7 @@ class _Rules:
         edges.add(finish(first), begin(then), 0, "event")
         graph_nodes(edges, device, starts, ends)
         device_order(edges, device, starts, ends)
+        without_call(edges, device, host, starts, ends)
         own_ns = faults(edges, device, starts, ends, own_ns)
         own_ns, asleep_ns = _waits(edges, device, host, self.profile, self.named, reach, starts, ends, own_ns)
         edges.add(begin(host.rows), finish(host.rows), own_ns[host.rows], "call")

@@ -70,6 +70,31 @@ def device_order(edges: Edges, device: Device, starts: Int, ends: Int) -> None:
     edges.add(begin(call[~prepared]), begin(started[~prepared]), np.minimum(delay, typical)[~prepared], "deliver")
 
 
+def without_call(edges: Edges, device: Device, host: Host, starts: Int, ends: Int) -> None:
+    """Make work whose call was not recorded, the first of its stream, begin as long after the last call before it as it did.
+
+    That call had returned when the call of the work began at the latest: the quickest delivery of the run before it.
+    """
+    launched = device.rows[device.call[device.rows] >= 0]
+    first = np.array([stream[0] for stream in device.streams if len(stream)], dtype=np.int64)
+    alone = first[(device.call[first] < 0) & (device.kind[first] != KIND["migration"])]
+    if not len(launched) or not len(alone):
+        return
+    delivery, held_until = max(int((starts[launched] - device.called[launched]).min()), 0), edges.held_until(ends)
+    for process in np.unique(device.process[alone]).tolist():
+        calls = host.calls[host.process[host.calls] == process]
+        if not len(calls):
+            continue
+        calls = calls[np.argsort(ends[calls], kind="stable")]
+        work = alone[device.process[alone] == process]
+        place = np.searchsorted(ends[calls], starts[work] - delivery, side="right") - 1
+        work, call = work[place >= 0], calls[np.maximum(place, 0)][place >= 0]
+        # what waited for other work follows that
+        free = held_until[work] <= ends[call]
+        work, call = work[free], call[free]
+        edges.add(finish(call), begin(work), starts[work] - ends[call], "deliver")
+
+
 def _in_order(edges: Edges, work: Int, starts: Int, ends: Int, kind: str, place: Int | None = None) -> None:
     """Make each wait for the one before it and for the one that ended last so far, where they do not overlap; with `place`, only if the
     two are in different streams."""

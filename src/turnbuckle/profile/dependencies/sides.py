@@ -219,6 +219,7 @@ class Device:
                 if column in frame.columns and len(into):
                     into[members] = filled(frame[column], UNKNOWN)[row[members]]
         self.called: Int = np.where(self.call >= 0, starts[self.call], NEVER)
+        self._starts: Int = starts
         self._issued_at: Int = np.where(self.call >= 0, starts[self.call], starts)
         self.process: Int = host.process
         self.number: Int = device.astype(np.int64)
@@ -274,9 +275,12 @@ class Device:
     def issued_at(self) -> Int:
         """Return when the call of each activity began; of work whose call was not recorded, that of the last before it on its stream.
 
-        Where there is none before it, it is the first behind it, or its own begin: the latest that its place allows.
+        Where there is none before it, it is the first behind it, or the quickest delivery of the run before its own begin.
         """
         at = self._issued_at.copy()
+        launched = self.rows[self.call[self.rows] >= 0]
+        alone = self.rows[self.call[self.rows] < 0]
+        at[alone] -= max(int((self._starts[launched] - self.called[launched]).min()), 0) if len(launched) else 0
         for stream in self.streams:
             called = self.call[stream] >= 0
             before = np.maximum.accumulate(np.where(called, at[stream], NEVER))
