@@ -268,51 +268,72 @@ def sum_times(ready: Prepared, durations: Durations) -> Float:
 
 def unsure(ready: Prepared, durations: Durations, seconds: Float, draws: Draws, by_sum: Float | None = None) -> Float:
     """Return `doubted` of some durations whose run times by the timeline are `seconds` [s], and by the sum `by_sum` where known."""
-    if ready.timeline is None or ready.trust is None:
+    if ready.timeline is None or ready.trust is None or ready.trust.explained >= 1.0:
         return seconds
-    out = seconds
-    if ready.trust.explained < 1.0:
-        plain = run_times(replace(ready, network=None), durations) if ready.network is not None else None
-        # what another host makes of the time between calls is priced already
-        kept = replace(durations, host=np.ones_like(durations.host))
-        around = seconds if (durations.host == 1.0).all() else run_times(ready, kept)
-        by_sum = sum_times(ready, durations) if by_sum is None else by_sum
-        out = doubted(ready, seconds, draws, by_sum, around, plain)
-    if ready.waiting is not None:
-        waited = drawn_seconds(ready.waiting, changed(ready, durations))
-        out = between_orders(out, ready.measured + (waited - ready.waiting.unchanged_seconds), draws)
-    return slept(ready, durations, out, draws)
+    plain = run_times(replace(ready, network=None), durations) if ready.network is not None else None
+    # what another host makes of the time between calls is priced already
+    kept = replace(durations, host=np.ones_like(durations.host))
+    around = seconds if (durations.host == 1.0).all() else run_times(ready, kept)
+    by_sum = sum_times(ready, durations) if by_sum is None else by_sum
+    return doubted(ready, seconds, draws, by_sum, around, plain)
 
 
-def slept(ready: Prepared, durations: Durations, seconds: Float, draws: Draws) -> Float:
-    """Return changed run times [s] whose loops that sleep between two queries return anywhere between two of them."""
+@dataclass(frozen=True)
+class OpenEnds:
+    """Run times [s] at the ends of what nothing recorded decides, shape of the draws each.
+
+    Attributes
+    ----------
+    seconds : by the timeline.
+    waited : where work waits for all that it meets, in place of what it is joined to; None where nothing meets that is not joined.
+    asleep : by how much loops that sleep between two queries may return earlier, and later, in a changed run.
+    """
+
+    seconds: Float
+    waited: Float | None
+    asleep: tuple[float, float]
+
+    def between(self, seconds: Float, draws: Draws) -> Float:
+        """Return run times [s] moved to where each draw lies between the ends, or at one of them."""
+        if self.waited is not None:
+            seconds = seconds + at_its_ends(draws, WAITING) * (self.waited - self.seconds)
+        if any(self.asleep):
+            seconds = seconds + at_its_ends(draws, ASLEEP) * sum(self.asleep) - self.asleep[0]
+        return np.asarray(np.maximum(seconds, 0.0))
+
+    def all(self, doubted: Float) -> Float:
+        """Return every end, shape (ends, ...): by the timeline alone where nothing is open, else with what is `doubted` of it too."""
+        earlier, later = self.asleep
+        ends = [self.seconds]
+        if self.waited is not None:
+            ends += [doubted, self.waited]
+        if earlier or later:
+            ends += [np.maximum(doubted - earlier, 0.0), doubted + later]
+        return np.stack(np.broadcast_arrays(*ends))
+
+
+def open_ends(ready: Prepared, durations: Durations, seconds: Float, waited: Float | None = None) -> OpenEnds:
+    """Return the ends of some durations whose run times by the timeline are `seconds` [s]; `waited` where those are known.
+
+    A recording does not say whether work that follows other work of another stream, thread or process waited for it, nor when a loop that
+    sleeps would have looked.  Each end is a replay of its own, exact at the identity.
+    """
     timeline = ready.timeline
-    if timeline is None or not any(timeline.graph.asleep_ns) or not changed(ready, durations).values.any():
-        return seconds
+    if timeline is None:
+        return OpenEnds(seconds, None, (0.0, 0.0))
+    if ready.waiting is not None and waited is None:
+        waited = drawn_seconds(ready.waiting, changed(ready, durations))
+        waited = np.asarray(ready.measured + (waited - ready.waiting.unchanged_seconds))
     earlier, later = (ns * 1e-9 for ns in timeline.graph.asleep_ns)
-    return np.asarray(np.maximum(seconds + at_its_ends(draws, ASLEEP) * (earlier + later) - earlier, 0.0))
+    if not (earlier or later) or not changed(ready, durations).values.any():
+        earlier = later = 0.0
+    return OpenEnds(seconds, waited, (earlier, later))
 
 
 def waited_seconds(ready: Prepared, durations: Durations) -> float | None:
     """Return the run time [s] of single durations where work waits for all that it meets; None where nothing is in doubt."""
-    if ready.waiting is None:
-        return None
-    waited = ready.waiting.seconds(changed(ready, durations))
-    return float(np.squeeze(ready.measured + (waited - ready.waiting.unchanged_seconds)))
-
-
-def between_orders(seconds: Float, waited: Float, draws: Draws) -> Float:
-    """Return run times [s] between those where work waits for nothing that no rule joins it to, and for all that it meets.
-
-    A recording does not say whether work that follows other work of another stream, thread or process waited for it.  Both ends are
-    replays of their own, each exact at the identity, and each draw lies between them or at one of them.
-
-    Parameters
-    ----------
-    seconds, waited : run times at the two ends [s], shape of the draws.
-    """
-    share = at_its_ends(draws, WAITING)
-    return np.asarray(seconds + share * (waited - seconds))
+    waited = open_ends(ready, durations, np.zeros(())).waited
+    return None if waited is None else float(np.squeeze(waited))
 
 
 def at_its_ends(draws: Draws, name: str) -> Float:

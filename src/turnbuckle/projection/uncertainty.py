@@ -48,6 +48,7 @@ from turnbuckle.projection.order import (
     UNEXPLAINED,
     WAITING,
     Prepared,
+    open_ends,
     prepared,
     run_times,
     sum_times,
@@ -104,10 +105,11 @@ class Uncertain:
     def samples(
         self, declared: Machine, pair: Pair, model: Model, alone: tuple[str, ...] = (), drawn: tuple[Draws, Durations] | None = None
     ) -> tuple[Float, Float, Float | None]:
-        """Draw run times [s] as the replay has them, with what the rules do not derive of its order, and by the sum; shapes (draws,).
+        """Draw run times [s] at each end of what nothing decides, with what the rules do not derive of the order, and by the sum.
 
-        The last is None where the model asks for one replay, and on another network, which the sum does not know.  `drawn` are draws of
-        every number and the durations that they make, where those are known.
+        The shapes are (ends, draws), of which the first is the replay's, (draws,) and (draws,).  The last is None where the model asks for
+        one replay, and on another network, which the sum does not know.  `drawn` are draws of every number and the durations that they
+        make, where those are known.
         """
         draws = Draws(self.draws * max(len(alone), 1), self.seed, alone) if drawn is None else drawn[0]
         durations = self.durations(declared, pair, model, draws) if drawn is None else drawn[1]
@@ -116,23 +118,25 @@ class Uncertain:
         if ready.noted and pair.target is not pair.source:
             seconds = with_fewer_notes(ready, durations, below(draws.of(NOTES)), seconds)
         seconds = np.broadcast_to(seconds, (*seconds.shape[:-1], draws.draws)).copy()
-        if ready.timeline is None or model.replay != "auto" or ready.network is not None:
-            return seconds, unsure(ready, durations, seconds, draws), None
-        by_sum = np.broadcast_to(sum_times(ready, durations), seconds.shape)
-        return seconds, unsure(ready, durations, seconds, draws, by_sum), by_sum
+        by_sum = None
+        if ready.timeline is not None and model.replay == "auto" and ready.network is None:
+            by_sum = np.broadcast_to(sum_times(ready, durations), seconds.shape)
+        doubted, ends = unsure(ready, durations, seconds, draws, by_sum), open_ends(ready, durations, seconds)
+        return ends.all(doubted), ends.between(doubted, draws), by_sum
 
-    def intervals(self, replay: Float, sample: Float, by_sum: Float | None, seconds: Sequence[float]) -> list[Interval]:
-        """Return the interval of each answer [s] from its `samples`, shapes (answers, draws).
+    def intervals(self, replays: Float, sample: Float, by_sum: Float | None, seconds: Sequence[float]) -> list[Interval]:
+        """Return the interval of each answer [s] from its `samples`, shapes (ends, answers, draws) and (answers, draws).
 
         Where the sum's lies apart from it, it holds both (`Interval.joined`, decision 57).
         """
         tail = (1.0 - self.level) / 2
-        ends = [np.quantile(of, [tail, 0.5, 1.0 - tail], axis=-1).T.tolist() for of in (sample, replay)]
+        low, median, high = np.quantile(sample, [tail, 0.5, 1.0 - tail], axis=-1)
+        ends = np.quantile(replays, [tail, 1.0 - tail], axis=-1)
         # an order that may be wrong only ever widens what the replay says; thinning moves it by a hair, and the exact answer is inside
-        by_timeline = [
-            Interval(min(low, least, exact), median, max(high, most, exact), self.level, self.draws, self.seed)
-            for (low, median, high), (least, _, most), exact in zip(*ends, seconds, strict=True)
-        ]
+        low, high = np.minimum(low, ends[0].min(axis=0)), np.maximum(high, ends[1].max(axis=0))
+        low, high = np.minimum(low, seconds), np.maximum(high, seconds)
+        rows = zip(low.tolist(), median.tolist(), high.tolist(), strict=True)
+        by_timeline = [Interval(*row, self.level, self.draws, self.seed) for row in rows]
         if by_sum is None:
             return by_timeline
         sums = np.quantile(by_sum, [tail, 1.0 - tail], axis=-1).T.tolist()
@@ -466,9 +470,9 @@ def with_interval(
     drivers : also draw each number alone, for the shares of variance.
     made : durations of all pieces, where they are known.
     """
-    replay, sample, by_sum = question.samples(declared, pair, model, drawn=None if made is None else (made.draws, made.drawn))
+    replays, sample, by_sum = question.samples(declared, pair, model, drawn=None if made is None else (made.draws, made.drawn))
     sums = None if by_sum is None else by_sum[None]
-    interval = question.intervals(replay[None], sample[None], sums, [projection.seconds])[0]
+    interval = question.intervals(replays[:, None], sample[None], sums, [projection.seconds])[0]
     findings = projection.findings if interval.apart is None else merge([*projection.findings, replays_apart(projection, interval.apart)])
     shares: dict[str, float] = {}
     if drivers and np.ptp(sample) > 0:

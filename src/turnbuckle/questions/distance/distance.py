@@ -24,7 +24,7 @@ from turnbuckle.projection.elsewhere.drawn import DrawnMachine
 from turnbuckle.projection.elsewhere.holes import managed
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
-from turnbuckle.projection.order import Prepared, between_orders, changed, curve_times, doubted, run_times, slept, sum_times
+from turnbuckle.projection.order import Prepared, changed, curve_times, doubted, open_ends, run_times, sum_times
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import Uncertain, uncertain
 from turnbuckle.replay.timeline import Change, TimelineReplay
@@ -168,25 +168,23 @@ class Distance:
         ways = self.layer.changes or tuple(MachineChange(n, set=p) for n, p in self.layer.parameters.items())
         return replace(self.layer, base="source", changes=(*(c for c in ways if c.parameter.startswith("remoting.")), away), parameters={})
 
-    def drawn(self, slack: Float, draws: int, seed: int) -> tuple[Float, Float]:
-        """Draw run times [s] as `project` does: by the replay, and with what no rule derives; shapes (latencies, draws)."""
+    def drawn(self, slack: Float, draws: int, seed: int) -> Float:
+        """Draw run times [s] as `project` does, at each end of what nothing decides, the last with all of it; (ends, latencies, draws)."""
         question = uncertain(self.ready, self.seen.source, self.seen.fits, draws, seed)
         if len(self.replay.graph.time_ns) * draws * len(slack) <= _EXACT:
             size = max(_CELLS // (draws * max(len(self.ready.run), 1)), 1)
-            sampled = [self._at_once(question, slack[k : k + size]) for k in range(0, len(slack), size)]
-            return np.concatenate([a for a, _ in sampled]), np.concatenate([b for _, b in sampled])
+            return np.concatenate([self._at_once(question, slack[k : k + size]) for k in range(0, len(slack), size)], axis=1)
         pairs = [(declared, Pair(self.seen.source, declared)) for declared in map(self.machine_at, slack.tolist())]
-        replay, unsure = (np.stack(side) for side in zip(*self._sampled(question, pairs, Draws(draws, seed)), strict=True))
-        return replay, unsure
+        return self._sampled(question, pairs, Draws(draws, seed))
 
-    def _at_once(self, question: Uncertain, slack: Float) -> tuple[Float, Float]:
+    def _at_once(self, question: Uncertain, slack: Float) -> Float:
         """Draw the same with a leading axis of latencies."""
         declared = self.machine_at(slack[:, None, None])
-        replay, unsure, _ = question.samples(declared, Pair(self.seen.source, declared), self.model)
+        replays, unsure, _ = question.samples(declared, Pair(self.seen.source, declared), self.model)
         shape = len(slack), question.draws
-        return np.broadcast_to(replay, shape), np.broadcast_to(unsure, shape)
+        return np.stack([np.broadcast_to(end, shape) for end in (*replays, unsure)])
 
-    def _sampled(self, question: Uncertain, pairs: Sequence[tuple[Machine, Pair]], draws: Draws) -> list[tuple[Float, Float]]:
+    def _sampled(self, question: Uncertain, pairs: Sequence[tuple[Machine, Pair]], draws: Draws) -> Float:
         """Draw the same where latencies have to share what is replayed; durations are made anew rather than kept for all of them."""
         sums: list[Float] = []
         around: list[Float | None] = []
@@ -207,12 +205,15 @@ class Distance:
         if self.ready.waiting is not None:
             waited = curve_times(replace(self.ready, timeline=self.ready.waiting), durations())
         out = []
-        for each, by_replay, by_sum, recorded, without, longer in zip(durations(), seconds, sums, around, plain, waited, strict=True):
+        points = zip(durations(), seconds, sums, around, plain, waited, strict=True)
+        for each, by_replay, by_sum, recorded, without, longer in points:
             replay = np.broadcast_to(by_replay, (draws.draws,))
             unsure = doubted(self.ready, replay, draws, by_sum, replay if recorded is None else recorded, without)
-            unsure = slept(self.ready, each, unsure if longer is None else between_orders(unsure, longer, draws), draws)
-            out.append((replay, np.broadcast_to(unsure, (draws.draws,))))
-        return out
+            ends = open_ends(self.ready, each, replay, longer)
+            out.append([np.broadcast_to(end, (draws.draws,)) for end in (*ends.all(unsure), ends.between(unsure, draws))])
+        # a run without any change has no loop that may look later: its ends are one
+        count = max(map(len, out))
+        return np.stack([np.stack([*rows, *[rows[-1]] * (count - len(rows))]) for rows in out], axis=1)
 
 
 def _fabric(pcie: Pcie) -> Machine:

@@ -405,12 +405,12 @@ class Range:
         exact = [curve.reaches(measured * (1 + share)) for share in THRESHOLDS]
         trips = 2 if distance.mode == "remoting" else 1
         latencies = np.unique([0.0, *shown(), *(hop.one_way * trips for hop in hops()), *(s for s in exact if s)])
-        replay, unsure = distance.drawn(latencies, draws, seed)
+        drawn = distance.drawn(latencies, draws, seed)
         stated = curve(latencies)
         # an order that may be wrong only ever widens what the replay says, and the answer as stated lies inside
-        ends = [np.quantile(sample, [0.05, 0.95], axis=1) for sample in (replay, unsure)]
+        ends = [np.quantile(sample, [0.05, 0.95], axis=1) for sample in drawn]
         lower, upper = np.minimum.reduce([stated, *(e[0] for e in ends)]), np.maximum.reduce([stated, *(e[1] for e in ends)])
-        reached = (_reached(latencies, sample, measured) for sample in (replay, unsure))
+        reached = (_reached(latencies, sample, measured) for sample in drawn)
         quantiles = [np.quantile(sample, [0.05, 0.95], axis=1, method="nearest") for sample in reached]
         # the stated values are inside, whatever the draws and the latencies between make of the edges
         inside = np.array([np.inf if s is None else s for s in exact])

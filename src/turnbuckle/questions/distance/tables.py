@@ -198,4 +198,8 @@ def _print_published(console: Console, published: Sequence[Beside]) -> None:
 
 def _exactness(breakpoints: int, gap: float) -> str:
     breaks = f"{breakpoints:,} breakpoint{'' if breakpoints == 1 else 's'}"
-    return f"exact, with {breaks}" if not gap else f"exact up to the first {breaks}; elsewhere off by at most {seconds(gap)}"
+    return (
+        f"exact in the recorded order, with {breaks}"
+        if not gap
+        else f"exact up to the first {breaks}; elsewhere off by at most {seconds(gap)}"
+    )

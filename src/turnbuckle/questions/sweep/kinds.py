@@ -222,10 +222,12 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
     if first.draws:
         drawn = ("drawn", *variant, first.source, first.draws, first.seed)
         question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, first.draws, first.seed))
-        samples = question.samples(target, pair, model)
-        replay, sample, by_sum = (None if s is None else np.broadcast_to(s, (len(asked), first.draws)) for s in samples)
-        assert replay is not None and sample is not None
-        intervals[:] = question.intervals(replay, sample, by_sum, [seconds for seconds, _ in exact])
+        replays, sample, by_sum = question.samples(target, pair, model)
+        shape = len(asked), first.draws
+        # an end has a row for each point, or one for all
+        replays = np.stack([np.broadcast_to(end, shape) for end in replays])
+        by_sum = None if by_sum is None else np.broadcast_to(by_sum, shape)
+        intervals[:] = question.intervals(replays, np.broadcast_to(sample, shape), by_sum, [seconds for seconds, _ in exact])
     limited = np.broadcast_to(reads_limited(pair, stated(ready, pair)).ravel(), len(asked)).tolist()
     codes = {}
     for cut in set(limited):  # of all that is found, only this depends on numbers
