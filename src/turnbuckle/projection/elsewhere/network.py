@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.cost.collectives import Fabric, ways
+from turnbuckle.cost.collectives import THROUGH_HOST_ERROR, Fabric, ways
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.errors import error_of
@@ -166,7 +166,11 @@ class Carried(Declared):
     @property
     def error(self) -> float:
         """Return the relative error (log-sd) of the network's change; 0 where no kernels are priced (files of networks state none)."""
-        return KERNEL_ERROR if self.kernels else 0.0
+        if not self.kernels:
+            return 0.0
+        fabrics = [prices.fabric for prices in (self.source, self.target)]
+        through_host = any(fabric is not None and fabric.through_host for fabric in fabrics)
+        return THROUGH_HOST_ERROR if through_host else KERNEL_ERROR
 
     @property
     def findings(self) -> list[Finding]:
