@@ -187,6 +187,22 @@ def test_a_slower_network_is_never_faster(
     assert collective_seconds(operation, size * slower, ranks, fast, stride=stride) >= before
 
 
+def test_a_node_without_wires_between_its_gpus_has_a_price_and_a_width_of_its_own(tmp_path: Path) -> None:
+    """A node with and without its NVLinks: through the host's memory a change is drawn with its own log-sd, and a finding says so."""
+    seen = run(tmp_path)
+    with_wires, without = on(seen, draws=20), on(seen, "peer_bandwidth=0 B/s", draws=4000)
+    assert with_wires.network is not None and without.network is not None and without.network.target.fabric is not None
+    (link,) = without.network.target.fabric.gpu_wires
+    price = 8.4e-6 + 2 * 5.7e-6 + 4e6 / (THROUGH_HOST * link)
+    assert without.network.target.kernel_seconds[0] == pytest.approx(price)
+    assert (with_wires.network.error, without.network.error) == (0.41, THROUGH_HOST_ERROR)
+    told = [{f.code for f in each.findings} for each in (with_wires, without)]
+    assert "A740" not in told[0] and "A740" in told[1]
+    assert without.interval is not None
+    change, widest = (end - without.measured_seconds for end in (without.seconds, without.interval.high))
+    assert widest / change == pytest.approx(np.exp(1.645 * THROUGH_HOST_ERROR), rel=0.1)
+
+
 def test_gpus_that_reach_each_other_through_the_memory_of_their_host() -> None:
     """Two GPUs on 10 GB/s each: what flows both ways has a share of the link, what flows one way all of it."""
     peers = Fabric(2e-6, 25e9, 1, (10e9,), False, 2)

@@ -168,9 +168,13 @@ class Carried(Declared):
         """Return the relative error (log-sd) of the network's change; 0 where no kernels are priced (files of networks state none)."""
         if not self.kernels:
             return 0.0
-        fabrics = [prices.fabric for prices in (self.source, self.target)]
-        through_host = any(fabric is not None and fabric.through_host for fabric in fabrics)
-        return THROUGH_HOST_ERROR if through_host else KERNEL_ERROR
+        return THROUGH_HOST_ERROR if self.through_host else KERNEL_ERROR
+
+    @property
+    def through_host(self) -> tuple[str, ...]:
+        """Return the networks whose GPUs reach those of their node through the memory of their host alone."""
+        networks = (self.source, self.target)
+        return tuple(prices.name for prices in networks if prices.fabric is not None and prices.fabric.through_host)
 
     @property
     def findings(self) -> list[Finding]:
@@ -184,6 +188,7 @@ class Carried(Declared):
             alone.append(finding("A383", self.kernels_fitted, show(self.source.gpu_bandwidth or 0.0, "B/s")))
         alone += [finding("A387", self.kernels_kept)] if self.kernels_kept else []
         alone += [finding("A388", self.kernels, _placed(self.source, self.target))] if self.kernels else []
+        alone += [finding("A740", self.kernels, ", ".join(dict.fromkeys(self.through_host)))] if self.through_host else []
         alone += [finding("A385", 1, f"{self.moved:.1%} of the run time")] if self.moved >= _SETTLED else []
         alone += [finding("A389", self.shared_kernels, f"{self.ranks_per_gpu} ranks on a GPU")] if self.shared_kernels else []
         carries = self.messages or self.collectives

@@ -29,21 +29,14 @@ from turnbuckle.questions.whatif.graphs import (
 )
 from turnbuckle.questions.whatif.offered import Edit, Seen
 
-_HOST_COPIES: Final = ("copy_h2d", "copy_d2h")
+HOST_COPIES: Final = ("copy_h2d", "copy_d2h")
 
 
 def pin(seen: Seen) -> Edit | None:
     """Return the edit that pins the host memory of copies."""
     run = seen.ready.run
-    rows = np.isin(run.kind, _HOST_COPIES) & (run.memory == "pageable") & (run.seconds > 0)
-    if not rows.any():
-        return None
-    memory = run.memory.copy()
-    memory[rows] = "pinned"
-    before, after = (copy_seconds(pieces, seen.source, seen.model) for pieces in (run, replace(run, memory=memory)))
-    if before is None or after is None:
-        return None
-    ratio = np.where(rows, np.minimum(np.divide(after, before, out=np.ones(len(run)), where=before > 0), 1.0), 1.0)
+    rows = _pageable(run)
+    ratio = pinned_ratio(run, seen.source, seen.model)
     if (ratio == 1.0).all():
         return None
 
@@ -61,6 +54,23 @@ def pin(seen: Seen) -> Edit | None:
     return Edit.worded("pin", count, seconds, apply, apply, np.flatnonzero(rows[seen.piece]))
 
 
+def _pageable(run: Pieces) -> Bool:
+    """Return which pieces are copies of pageable memory."""
+    return np.asarray(np.isin(run.kind, HOST_COPIES) & (run.memory == "pageable") & (run.seconds > 0))
+
+
+def pinned_ratio(run: Pieces, source: Machine, model: Model) -> Float:
+    """Return per piece what copies of pageable memory take of their time once the memory is pinned; 1 for everything else."""
+    rows = _pageable(run)
+    memory = run.memory.copy()
+    memory[rows] = "pinned"
+    before, after = (copy_seconds(pieces, source, model) for pieces in (run, replace(run, memory=memory)))
+    if before is None or after is None:
+        return np.ones(len(run))
+    ratio = np.divide(after, before, out=np.ones(len(run)), where=before > 0)
+    return np.asarray(np.where(rows, np.minimum(ratio, 1.0), 1.0))
+
+
 def own_stream(seen: Seen) -> Edit | None:
     """Return the edit that gives copies a stream of their own."""
     graph, kind = seen.graph, seen.kind
@@ -76,7 +86,7 @@ def own_stream(seen: Seen) -> Edit | None:
             ready = _in_turn(ready, seen, copies)
         return _passed(ready, seen, to_device, to_host)
 
-    rows = np.isin(seen.ready.run.kind, _HOST_COPIES)
+    rows = np.isin(seen.ready.run.kind, HOST_COPIES)
     copies, seconds = np.flatnonzero(to_device | to_host), float(seen.ready.run.seconds[rows].sum())
     return Edit.worded("own stream", len(copies), seconds, apply, activities=copies)
 
@@ -88,7 +98,7 @@ def batch(seen: Seen) -> Edit | None:
     if each is None or empty is None:
         return None
     # small: the bytes take less than the copy's fixed cost
-    copies = np.isin(kind, _HOST_COPIES) & ((run.memory != UNSIZED) & (each < 2 * empty))[piece]
+    copies = np.isin(kind, HOST_COPIES) & ((run.memory != UNSIZED) & (each < 2 * empty))[piece]
     length = seen.ends - seen.begins
 
     def joined(first_copy: Int, next_copy: Int) -> Bool:
@@ -244,7 +254,7 @@ def copy_seconds(pieces: Pieces, machine: Machine, model: Model) -> Float | None
     """Return the price of one copy of each piece on a machine [s], 0 for what is no copy; None where a parameter is missing."""
     out = np.zeros(len(pieces))
     for charge in model.charges:
-        covered = charge.covers(pieces) & np.isin(pieces.kind, _HOST_COPIES)
+        covered = charge.covers(pieces) & np.isin(pieces.kind, HOST_COPIES)
         if charge.anchor != "ratio" or not covered.any():
             continue
         seconds = charge.seconds(pieces, machine, machine)
