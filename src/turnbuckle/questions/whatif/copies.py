@@ -29,7 +29,7 @@ from turnbuckle.questions.whatif.graphs import (
 )
 from turnbuckle.questions.whatif.offered import Edit, Seen
 
-HOST_COPIES: Final = ("copy_h2d", "copy_d2h")
+_HOST_COPIES: Final = ("copy_h2d", "copy_d2h")
 
 
 def pin(seen: Seen) -> Edit | None:
@@ -56,7 +56,7 @@ def pin(seen: Seen) -> Edit | None:
 
 def _pageable(run: Pieces) -> Bool:
     """Return which pieces are copies of pageable memory."""
-    return np.asarray(np.isin(run.kind, HOST_COPIES) & (run.memory == "pageable") & (run.seconds > 0))
+    return np.asarray(np.isin(run.kind, _HOST_COPIES) & (run.memory == "pageable") & (run.seconds > 0))
 
 
 def pinned_ratio(run: Pieces, source: Machine, model: Model) -> Float:
@@ -86,7 +86,7 @@ def own_stream(seen: Seen) -> Edit | None:
             ready = _in_turn(ready, seen, copies)
         return _passed(ready, seen, to_device, to_host)
 
-    rows = np.isin(seen.ready.run.kind, HOST_COPIES)
+    rows = np.isin(seen.ready.run.kind, _HOST_COPIES)
     copies, seconds = np.flatnonzero(to_device | to_host), float(seen.ready.run.seconds[rows].sum())
     return Edit.worded("own stream", len(copies), seconds, apply, activities=copies)
 
@@ -98,7 +98,7 @@ def batch(seen: Seen) -> Edit | None:
     if each is None or empty is None:
         return None
     # small: the bytes take less than the copy's fixed cost
-    copies = np.isin(kind, HOST_COPIES) & ((run.memory != UNSIZED) & (each < 2 * empty))[piece]
+    copies = np.isin(kind, _HOST_COPIES) & ((run.memory != UNSIZED) & (each < 2 * empty))[piece]
     length = seen.ends - seen.begins
 
     def joined(first_copy: Int, next_copy: Int) -> Bool:
@@ -254,7 +254,7 @@ def copy_seconds(pieces: Pieces, machine: Machine, model: Model) -> Float | None
     """Return the price of one copy of each piece on a machine [s], 0 for what is no copy; None where a parameter is missing."""
     out = np.zeros(len(pieces))
     for charge in model.charges:
-        covered = charge.covers(pieces) & np.isin(pieces.kind, HOST_COPIES)
+        covered = charge.covers(pieces) & np.isin(pieces.kind, _HOST_COPIES)
         if charge.anchor != "ratio" or not covered.any():
             continue
         seconds = charge.seconds(pieces, machine, machine)

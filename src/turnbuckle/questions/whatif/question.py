@@ -37,7 +37,7 @@ from turnbuckle.questions.whatif.edits import combined, edits
 from turnbuckle.questions.whatif.offered import Edit, Seen
 from turnbuckle.questions.whatif.phases import to_device
 from turnbuckle.questions.whatif.places import Place, places
-from turnbuckle.questions.whatif.unordered import RESTS, most_saved, parts
+from turnbuckle.questions.whatif.unordered import RESTS, Part, parts
 
 #: Replay and prices of `project` as it is asked without options.
 _MODEL: Final = replace(nething(), replay="auto")
@@ -210,28 +210,20 @@ def of_run(
         require_numbers(projection)
     unchanged = tuple(_unchanged(p, before[0].seconds) for p in before)
     if not ordered:
-        return Whatif(run, run.seconds, unchanged, _at_most(ready, run.source, targets, unchanged), None, count)
+        bounds = tuple(_at_most(part, unchanged[0]) for part in parts(ready.run, run.source, _MODEL))
+        return Whatif(run, run.seconds, unchanged, bounds, None, count)
     asked = _Asked(run, seen, targets, ready, unchanged, [p.sample for p in before], count, seed)
     gains = sorted((asked.gain(edit, [edit]) for edit in offered), key=lambda g: -g.savings[0].share)
     together = asked.gain(_all(chosen), chosen) if chosen else None
     return Whatif(run, run.seconds, unchanged, tuple(gains), together, count)
 
 
-def _at_most(ready: Prepared, source: Machine, targets: Sequence[Machine], unchanged: Sequence[Unchanged]) -> tuple[Gain, ...]:
-    """Return what edits save at most where no order can be trusted, those that may save most first."""
-    gains = []
-    for part in parts(ready.run, source, _MODEL):
-        savings = []
-        for was, most in zip(unchanged, most_saved(part, ready, source, targets, _MODEL), strict=True):
-            left = max(was.seconds - most, 0.0)
-            least = was.seconds if was.lower is None else was.lower
-            shares = [min(most / seconds, 1.0) if seconds else 0.0 for seconds in (was.seconds, least)]
-            middle = (was.seconds + left) / 2
-            savings.append(Saving(was.target, was.title, middle, was.seconds, left, shares[0] / 2, 0.0, shares[1]))
-        changed = part.rows
-        count, seconds = round(float(ready.run.count[changed].sum())), float(ready.run.seconds[changed].sum())
-        gains.append(Gain(part.name, part.title, count, seconds, part.needs, RESTS, (), tuple(savings)))
-    return tuple(sorted(gains, key=lambda gain: -gain.savings[0].share))
+def _at_most(part: Part, here: Unchanged) -> Gain:
+    """Return what an edit saves at most on the recorded machine, where no order can be trusted."""
+    left = max(here.seconds - part.most, 0.0)
+    share = 1.0 - left / here.seconds if here.seconds else 0.0
+    saving = Saving(here.target, here.title, (here.seconds + left) / 2, here.seconds, left, share / 2, 0.0, share)
+    return Gain(part.name, part.title, part.count, part.seconds, part.needs, RESTS, (), (saving,))
 
 
 def edited(run: Run, apply: Sequence[str], model: Model) -> Prepared:
