@@ -163,7 +163,7 @@ def test_without_an_order_edits_save_from_nothing_to_what_they_change() -> None:
         (saving,) = saved[name]
         assert saving.target == "self" and saving.least_seconds == run.seconds
         assert run.seconds - saving.most_seconds == pytest.approx(most, rel=0.2)
-        assert (saving.lower, saving.upper) == (0.0, pytest.approx(1 - saving.most_seconds / run.seconds))
+        assert saving.lower == 0.0 and saving.upper == pytest.approx(1 - saving.most_seconds / run.seconds)
     assert draw([answer.figure()]) and json.loads(answer.to_json())["together"] is None
     assert "0.0% to" in answer.headline()
     refused("A122", of_run, run, apply=["graph"], draws=0)

@@ -133,11 +133,11 @@ def hanging_on_host(
     hosts : draws of both.
     name, work : of the host, empty where none is named, and the kind of the program's own work.
     """
-    *ends, hangs = ends_by_host(seconds, hosts)
+    *both, hangs = ends_by_host(seconds, hosts)
     if not hangs.any():
         return []
     far = [_farther(longer) for longer in hosts]
-    ends = [float(np.squeeze(end)) for end in ends]
+    ends = [float(np.squeeze(end)) for end in both]
     name = name or "the target's host"
     middle = f"{name} taken as {taken:.2f} times as long at {_WORK[work]}"
     slow = f"{ends[1]:.3f} if it took {far[0]:.2f} times as long, and {far[1]:.2f} at calls"
