@@ -169,7 +169,7 @@ def test_what_cannot_be_ordered_is_refused_by_all_who_need_an_order(tmp_path: Pa
     file = written(tmp_path, "overlapping on a stream")
     needs = (
         "slack",
-        "whatif",
+        "whatif --apply graph",
         "model sharing",
         "project --on gh200 --replay timeline",
         "export --on gh200 --to goal",
@@ -179,7 +179,7 @@ def test_what_cannot_be_ordered_is_refused_by_all_who_need_an_order(tmp_path: Pa
         verb, _, more = words.partition(" --")
         ran = turnbuckle(*verb.split(), file, *(f"--{more}".split() if more else ()))
         assert ran.code == 3 and ran.err.startswith("error[A122]") and "record with one clock" in ran.err, words
-    assert "turnbuckle project --replay sum" in turnbuckle("whatif", file).err
+    assert "turnbuckle whatif without --apply" in turnbuckle("whatif", file, "--apply", "graph").err
     assert turnbuckle("project", file, "--on", "gh200", "--replay", "sum", *_FEW).code == 0
 
 

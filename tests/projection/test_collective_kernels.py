@@ -8,19 +8,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import FEWER
 
-from turnbuckle.cost.collectives import OPERATIONS, Fabric, collective_seconds, spread
+from turnbuckle.cost.collectives import (
+    HOST_PATHS,
+    OPERATIONS,
+    THROUGH_HOST,
+    THROUGH_HOST_ERROR,
+    Fabric,
+    collective_seconds,
+    spread,
+    ways,
+)
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
+from turnbuckle.mpi.questions.messages.prices import reached_through_host
+from turnbuckle.mpi.questions.messages.setup import kind_of
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.collective_kernels import sized_collectives
 from turnbuckle.projection.elsewhere.network import OnNetwork
 from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.distance.network import tolerate_network
+from turnbuckle.replay.contention.nodes import gpu_node
 
 Event = dict[str, Any]
 RING = "ncclDevKernel_AllReduce_Sum_f32_RING_SIMPLE(ncclDevKernelArgsStorage<4096ul>)"
@@ -168,9 +181,54 @@ def test_a_slower_network_is_never_faster(
         replace(fast, card_bandwidth=bandwidth / slower),
         replace(fast, cards=1),
         replace(fast, gpu_wires=(wires[0] / slower,)),
+        replace(fast, through_host=True),
     ):
         assert collective_seconds(*asked, slow, stride=stride) >= before * (1 - 1e-12)
     assert collective_seconds(operation, size * slower, ranks, fast, stride=stride) >= before
+
+
+def test_a_node_without_wires_between_its_gpus_has_a_price_and_a_width_of_its_own(tmp_path: Path) -> None:
+    """A node with and without its NVLinks: through the host's memory a change is drawn with its own log-sd, and a finding says so."""
+    seen = run(tmp_path)
+    with_wires, without = on(seen, draws=20), on(seen, "peer_bandwidth=0 B/s", draws=4000)
+    assert with_wires.network is not None and without.network is not None and without.network.target.fabric is not None
+    (link,) = without.network.target.fabric.gpu_wires
+    price = 8.4e-6 + 2 * 5.7e-6 + 4e6 / (THROUGH_HOST * link)
+    assert without.network.target.kernel_seconds[0] == pytest.approx(price)
+    assert (with_wires.network.error, without.network.error) == (0.41, THROUGH_HOST_ERROR)
+    told = [{f.code for f in each.findings} for each in (with_wires, without)]
+    assert "A740" not in told[0] and "A740" in told[1]
+    assert without.interval is not None
+    change, widest = (end - without.measured_seconds for end in (without.seconds, without.interval.high))
+    assert widest / change == pytest.approx(np.exp(1.645 * THROUGH_HOST_ERROR), rel=0.1)
+
+
+def test_gpus_that_reach_each_other_through_the_memory_of_their_host() -> None:
+    """Two GPUs on 10 GB/s each: what flows both ways has a share of the link, what flows one way all of it."""
+    peers = Fabric(2e-6, 25e9, 1, (10e9,), False, 2)
+    through = replace(peers, through_host=True)
+    for operation in OPERATIONS:
+        less = 1.0 if operation in ("broadcast", "reduce") else THROUGH_HOST
+        (fixed, byte), *_ = ways(operation, 2, peers)
+        assert ways(operation, 2, through)[0] == (fixed, pytest.approx(byte / less)), operation
+
+
+def test_the_share_of_a_link_through_the_host_is_that_of_the_machines_named() -> None:
+    shares = [np.log(reached / link) for reached, link in HOST_PATHS]
+    assert np.exp(np.mean(shares)) == pytest.approx(THROUGH_HOST, abs=0.005)
+    assert np.std(shares, ddof=1) == pytest.approx(THROUGH_HOST_ERROR, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("more", "through_host"),
+    [({}, True), ({"peer": 100e9}, False), ({"cards": "gpu"}, True), ({"cards": "gpu", "per_switch": 2}, False)],
+    ids=["links", "peers", "a switch each", "one switch"],
+)
+def test_which_nodes_have_no_other_way(more: dict[str, Any], through_host: bool) -> None:
+    node = gpu_node(2, link=25e9, **more)
+    wires = [w for w in node.wires if node.parts[w.source] == "gpu 0" and w.source != w.target]
+    peers, links = ([w for w in wires if kind_of(node, w) == kind] for kind in ("peer", "link"))
+    assert reached_through_host(node, peers, links) is through_host
 
 
 @given(st.integers(2, 70), st.integers(1, 9), st.integers(1, 12), st.integers(0, 40))

@@ -119,7 +119,7 @@ def test_the_shares_of_links_between_devices(facts: pl.DataFrame) -> None:
         "gcd_pair_quad_measured": 200e9,
         "gcd_pair_dual_measured": 100e9,
         "gcd_pair_single_measured": 50e9,
-        "d2d_inter_socket_measured": 64e9,
+        "d2d_inter_socket_measured": 128e9,
     }
     shares = [facts.filter(pl.col("parameter") == name)["value"].item() / rate for name, rate in names.items()]
     for entity, rate in (("NVLink 4", 450e9), ("NVLink 5", 900e9)):

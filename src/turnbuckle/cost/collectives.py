@@ -5,7 +5,8 @@
     all to all  T = b + a + [N > 1] L + max(n (p - 1) / (P C), p n (P - p) / (P D))
 
 n bytes, P ranks on N nodes, p = P / N on a node (rounded up); L the latency of a message between nodes; C the bandwidth of a GPU inside its
-node, D that of a node's NICs, B the smaller of the two where there are several nodes, else C.
+node, D that of a node's NICs, B the smaller of the two where there are several nodes, else C.  Where GPUs reach each other through the
+memory of their host alone, C is `THROUGH_HOST` of their link for what flows both ways at once: every byte is written there and read there.
 
 ====================  ==========  =========  ==============
 operation             s           k          v
@@ -26,7 +27,7 @@ of the network asked about.  Valid for rings and trees; not for reductions insid
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
@@ -34,6 +35,15 @@ from typing import Final
 OPERATIONS: Final = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall", "sendrecv")
 ALGORITHMS: Final = ("ring", "tree")
 PROTOCOLS: Final = ("simple", "ll", "ll128")
+#: Operations between two GPUs that flow one way: they keep the link's bandwidth through the host's memory (NVIDIA/nccl issue 384).
+ONE_WAY: Final = ("broadcast", "reduce")
+#: Bus bandwidth of NCCL through the host's memory over what the packets of the link leave [B/s each]: NVIDIA/nccl issue 384 (two GPUs,
+#: PCIe 3 x16, allreduce), issue 406 (NCCL's maintainer: 9 or 6 in place of 12 GB/s), and two public logs whose repository the index does
+#: not name: nccl-tests with NCCL_P2P_DISABLE on four A100 SXM4 (PCIe 4 x16), and two A100 PCIe whose chipset has no peer access.
+HOST_PATHS: Final = ((3.9e9, 13.0e9), (9e9, 13.0e9), (6e9, 13.0e9), (5.2e9, 26.0e9), (2.29e9, 26.0e9))
+#: Geometric mean of these shares, and their log-sd.
+THROUGH_HOST: Final = 0.28
+THROUGH_HOST_ERROR: Final = 0.79
 #: Base time of each algorithm by protocol [s], in the order of `PROTOCOLS`; time of a step over NVLink (True), and over PCIe [s].
 _BASE: Final = {"tree": (0.0, 4.4e-6, 4.4e-6), "ring": (8.4e-6, 3.6e-6, 10.0e-6)}
 _STEP: Final = {
@@ -53,6 +63,7 @@ class Fabric:
     gpu_wires : bandwidth of a GPU's wires to the others of its node, one way, the widest first [B/s]; one where a switch joins them.
     nvlink : whether GPUs of a node have wires of their own.
     ranks_per_node : GPUs of a node that take part, at most.
+    through_host : whether GPUs of a node reach each other through the memory of their host alone, without NVLink or peer access.
     """
 
     latency: float
@@ -61,6 +72,7 @@ class Fabric:
     gpu_wires: tuple[float, ...]
     nvlink: bool
     ranks_per_node: int
+    through_host: bool = False
 
     @property
     def gpu_bandwidth(self) -> float:
@@ -70,6 +82,12 @@ class Fabric:
     def inside(self, each: int) -> float:
         """Return the bandwidth of a GPU to so many of its node, itself among them [B/s]: a direct wire leads to one of them."""
         return sum(self.gpu_wires[: max(each - 1, 1)])
+
+    def carrying(self, operation: str) -> Fabric:
+        """Return what carries an operation: through the host's memory a link has less bandwidth for what flows both ways."""
+        if not self.through_host or operation in ONE_WAY:
+            return self
+        return replace(self, gpu_wires=tuple(THROUGH_HOST * wire for wire in self.gpu_wires))
 
 
 def collective_seconds(
@@ -112,6 +130,7 @@ def ways(
     Arguments as `collective_seconds`; what is not told is tried, rings first and their Simple protocol first of all.
     """
     nodes, each = spread(ranks, fabric.ranks_per_node, stride, first)
+    fabric = fabric.carrying(operation)
     if operation == "alltoall":
         return [_all_to_all(ranks, nodes, each, fabric)]
     wide = fabric.card_bandwidth * min(each, fabric.cards)

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from turnbuckle.foundation.arrays import Bool
+from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Pair
@@ -30,7 +30,7 @@ from turnbuckle.projection.elsewhere.hosts import host_longer
 from turnbuckle.projection.elsewhere.priors import Draws, elsewhere, unstated, zero_copy_longer
 from turnbuckle.projection.elsewhere.staging import Staging, staging
 from turnbuckle.projection.model import Model, Priced
-from turnbuckle.projection.order import Prepared, changed, plain_sums, prepared, replayed
+from turnbuckle.projection.order import Prepared, changed, plain_sums, prepared, replayed, run_times
 from turnbuckle.projection.projection import Projection
 
 
@@ -156,9 +156,12 @@ def _reads(ready: Prepared, pair: Pair, model: Model, once: float) -> list[Findi
     return hanging_on_reads(once, float(most), ready.measured)
 
 
-def host_penalty(ready: Prepared, pair: Pair, model: Model, work: float, calls: float) -> float:
-    """Return projected over recorded run time if the target's host took so many times longer for the program's work, and for calls."""
-    return float(replayed(ready, priced(ready, pair, model, host=(work, calls))).seconds) / ready.measured
+def host_penalty(ready: Prepared, pair: Pair, model: Model, work: float, calls: float) -> Float:
+    """Return projected over recorded run time if the target's host took so many times longer for the program's work, and for calls.
+
+    A number that differs between points of a sweep gives one of each.
+    """
+    return np.asarray(run_times(ready, priced(ready, pair, model, host=(work, calls))) / ready.measured)
 
 
 def launches_kept(run: Pieces, pair: Pair) -> Bool:

@@ -17,7 +17,8 @@ import turnbuckle as tb
 from turnbuckle.page.changes_section import changes_section
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.whatif.figures import best
-from turnbuckle.questions.whatif.question import Whatif, of_run
+from turnbuckle.questions.whatif.question import _MODEL, Whatif, of_run
+from turnbuckle.questions.whatif.unordered import parts
 from turnbuckle.show.figures.figure import draw
 from turnbuckle.show.text import percent
 
@@ -133,6 +134,39 @@ def test_the_command_line_says_the_same(turnbuckle: Callable[..., Ran]) -> None:
     made = json.loads(run_of(SAMPLE, PART).whatif("gh200", draws=30).to_json())
     for key in ("measured_seconds", "draws", "unchanged", "edits", "together"):
         assert said[key] == made[key], key
+
+
+def test_what_an_edit_saves_at_most_without_an_order_holds_what_it_saves_with_one() -> None:
+    """Waits that are made later save no more than all waits take; times of the graph are whole nanoseconds."""
+    for path in (SAMPLE, SAMPLE.with_name("dgemm-like-synthetic.sqlite")):
+        run = tb.read(path).judged
+        answer = of_run(run, draws=0)
+        saved = {gain.name: answer.measured - gain.savings[0].most_seconds for gain in answer.gains}
+        for part in parts(run.prepared(_MODEL).run, run.source, _MODEL):
+            alike = [name for name in saved if name == part.name or (part.name == "wait" and name.startswith("later "))]
+            assert alike and max(saved[name] for name in alike) <= part.most + 1e-9 * part.count, part.name
+
+
+def test_without_an_order_edits_save_from_nothing_to_what_they_change() -> None:
+    """Kernels overlap another on their own stream: launches take 3 of 5 us, the wait 18, and what an order needs is left out."""
+    api = [call(10 * k * US, (10 * k + 5) * US, k + 1) for k in range(40)]
+    api.append(call(400 * US, 420 * US, name="cudaDeviceSynchronize"))
+    kernels = [on_device((10 * k + 6) * US, (10 * k + 26) * US, k + 1) for k in range(39)]
+    run = Run.of(profile_of(api=api, kernels=kernels))
+    answer = of_run(run, "cdi-row-link", draws=20)
+    told = [f for f in answer.findings if f.code == "A741"]
+    assert len(told) == 1 and "own stream" in told[0].detail and "A309" not in {f.code for f in answer.findings}
+    assert [u.target for u in answer.unchanged] == ["self", "cdi-row-link"]
+    saved = {g.name: g.savings for g in answer.gains}
+    assert set(saved) == {"graph", "wait"}
+    for name, most in (("graph", 40 * 5e-6), ("wait", 20e-6)):
+        (saving,) = saved[name]
+        assert saving.target == "self" and saving.least_seconds == run.seconds
+        assert run.seconds - saving.most_seconds == pytest.approx(most, rel=0.2)
+        assert saving.lower == 0.0 and saving.upper == pytest.approx(1 - saving.most_seconds / run.seconds)
+    assert draw([answer.figure()]) and json.loads(answer.to_json())["together"] is None
+    assert "0.0% to" in answer.headline()
+    refused("A122", of_run, run, apply=["graph"], draws=0)
 
 
 def test_an_edit_that_is_not_offered_is_refused() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from turnbuckle.foundation.arrays import Float
+from turnbuckle.foundation.arrays import Bool, Float
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Pair
 from turnbuckle.machine.parameter_names import ParameterName
@@ -110,8 +110,19 @@ def _prior(instructions: str, draws: Draws) -> Float:
     return np.asarray(1.0 / half_normal(draws.of(INSTRUCTIONS), OTHER_SET))
 
 
+def ends_by_host(seconds: Callable[[float, float], Float], hosts: tuple[Float, Float]) -> tuple[Float, Float, Bool]:
+    """Return the answers at both ends of the speed of the target's host, and whether they lie `HANGS` apart: as fast, and the far end.
+
+    Parameters
+    ----------
+    seconds, hosts : as in `hanging_on_host`.
+    """
+    fast, far = seconds(1.0, 1.0), seconds(*(_farther(longer) for longer in hosts))
+    return fast, far, np.asarray(np.abs(far - fast) >= HANGS)
+
+
 def hanging_on_host(
-    seconds: Callable[[float, float], float], taken: float, hosts: tuple[Float, Float], name: str, work: HostWork
+    seconds: Callable[[float, float], Float], taken: float, hosts: tuple[Float, Float], name: str, work: HostWork
 ) -> list[Finding]:
     """Return finding A396 where the speed of the target's host moves the answer by more than `HANGS`: the run times at both of its ends.
 
@@ -122,10 +133,11 @@ def hanging_on_host(
     hosts : draws of both.
     name, work : of the host, empty where none is named, and the kind of the program's own work.
     """
-    far = [_farther(longer) for longer in hosts]
-    ends = seconds(1.0, 1.0), seconds(*far)
-    if abs(ends[1] - ends[0]) < HANGS:
+    *both, hangs = ends_by_host(seconds, hosts)
+    if not hangs.any():
         return []
+    far = [_farther(longer) for longer in hosts]
+    ends = [float(np.squeeze(end)) for end in both]
     name = name or "the target's host"
     middle = f"{name} taken as {taken:.2f} times as long at {_WORK[work]}"
     slow = f"{ends[1]:.3f} if it took {far[0]:.2f} times as long, and {far[1]:.2f} at calls"

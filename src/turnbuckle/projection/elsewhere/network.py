@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.cost.collectives import Fabric, ways
+from turnbuckle.cost.collectives import THROUGH_HOST_ERROR, Fabric, ways
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.errors import error_of
@@ -166,7 +166,15 @@ class Carried(Declared):
     @property
     def error(self) -> float:
         """Return the relative error (log-sd) of the network's change; 0 where no kernels are priced (files of networks state none)."""
-        return KERNEL_ERROR if self.kernels else 0.0
+        if not self.kernels:
+            return 0.0
+        return THROUGH_HOST_ERROR if self.through_host else KERNEL_ERROR
+
+    @property
+    def through_host(self) -> tuple[str, ...]:
+        """Return the networks whose GPUs reach those of their node through the memory of their host alone."""
+        networks = (self.source, self.target)
+        return tuple(prices.name for prices in networks if prices.fabric is not None and prices.fabric.through_host)
 
     @property
     def findings(self) -> list[Finding]:
@@ -180,6 +188,7 @@ class Carried(Declared):
             alone.append(finding("A383", self.kernels_fitted, show(self.source.gpu_bandwidth or 0.0, "B/s")))
         alone += [finding("A387", self.kernels_kept)] if self.kernels_kept else []
         alone += [finding("A388", self.kernels, _placed(self.source, self.target))] if self.kernels else []
+        alone += [finding("A740", self.kernels, ", ".join(dict.fromkeys(self.through_host)))] if self.through_host else []
         alone += [finding("A385", 1, f"{self.moved:.1%} of the run time")] if self.moved >= _SETTLED else []
         alone += [finding("A389", self.shared_kernels, f"{self.ranks_per_gpu} ranks on a GPU")] if self.shared_kernels else []
         carries = self.messages or self.collectives

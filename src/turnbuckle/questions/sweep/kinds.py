@@ -28,10 +28,11 @@ from turnbuckle.projection.admission import require, require_calls, require_know
 from turnbuckle.projection.anchor import Prices
 from turnbuckle.projection.assumptions import findings, reads_limited
 from turnbuckle.projection.elsewhere.holes import hole
+from turnbuckle.projection.elsewhere.hosts import ends_by_host
 from turnbuckle.projection.elsewhere.priors import UNRECORDED
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.order import Prepared, replayed_each
-from turnbuckle.projection.project import priced, stated
+from turnbuckle.projection.project import host_penalty, priced, stated
 from turnbuckle.projection.projection import Interval, penalty
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import uncertain
@@ -219,6 +220,7 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
     exact = replayed_each(ready, durations)
     exact *= len(asked) // len(exact)  # no price may depend on the number that differs
     intervals: list[Interval | None] = [None] * len(asked)
+    hangs = [False] * len(asked)
     if first.draws:
         drawn = ("drawn", *variant, first.source, first.draws, first.seed)
         question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, first.draws, first.seed))
@@ -228,6 +230,9 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
         replays = np.stack([np.broadcast_to(end, shape) for end in replays])
         by_sum = None if by_sum is None else np.broadcast_to(by_sum, shape)
         intervals[:] = question.intervals(replays, np.broadcast_to(sample, shape), by_sum, [seconds for seconds, _ in exact])
+        if seen.seconds and (longer := question.hosts(target, pair, model)) is not None:
+            *_, apart = ends_by_host(partial(host_penalty, ready, pair, model), longer)
+            hangs = np.broadcast_to(apart.ravel(), len(asked)).tolist()
     limited = np.broadcast_to(reads_limited(pair, stated(ready, pair)).ravel(), len(asked)).tolist()
     codes = {}
     for cut in set(limited):  # of all that is found, only this depends on numbers
@@ -243,9 +248,9 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
             "penalty": penalty(seconds, seen.seconds),
             **{f"{part}_seconds": value for part, value in breakdown.items()},
             "replayed": ready.replay,
-            "findings": " ".join(sorted(codes[cut] | ({"A390"} if interval and interval.apart else set()))),
+            "findings": " ".join(sorted({*codes[cut], *["A390"] * bool(interval and interval.apart), *["A396"] * hanging})),
         }
-        for (seconds, breakdown), interval, cut in zip(exact, intervals, limited, strict=True)
+        for (seconds, breakdown), interval, cut, hanging in zip(exact, intervals, limited, hangs, strict=True)
     ]
 
 

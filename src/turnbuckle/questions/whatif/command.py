@@ -87,7 +87,7 @@ def show(console: Console, answer: Whatif) -> None:
     if none := [plain(gain.name) for gain in answer.gains if gain not in shown]:
         console.print()
         console.print(Text(f"without effect on any of these machines: {', '.join(none)}", "dim"))
-    print_findings(console, [f for f in answer.findings if f.code in ("A309", "A560", "A561")])
+    print_findings(console, [f for f in answer.findings if f.code in ("A309", "A741", "A560", "A561")])
 
 
 def _placed(place: Place) -> str:

@@ -35,15 +35,8 @@ _HOST_COPIES: Final = ("copy_h2d", "copy_d2h")
 def pin(seen: Seen) -> Edit | None:
     """Return the edit that pins the host memory of copies."""
     run = seen.ready.run
-    rows = np.isin(run.kind, _HOST_COPIES) & (run.memory == "pageable") & (run.seconds > 0)
-    if not rows.any():
-        return None
-    memory = run.memory.copy()
-    memory[rows] = "pinned"
-    before, after = (copy_seconds(pieces, seen.source, seen.model) for pieces in (run, replace(run, memory=memory)))
-    if before is None or after is None:
-        return None
-    ratio = np.where(rows, np.minimum(np.divide(after, before, out=np.ones(len(run)), where=before > 0), 1.0), 1.0)
+    rows = _pageable(run)
+    ratio = pinned_ratio(run, seen.source, seen.model)
     if (ratio == 1.0).all():
         return None
 
@@ -59,6 +52,23 @@ def pin(seen: Seen) -> Edit | None:
 
     count, seconds = round(float(run.count[rows].sum())), float(run.seconds[rows].sum())
     return Edit.worded("pin", count, seconds, apply, apply, np.flatnonzero(rows[seen.piece]))
+
+
+def _pageable(run: Pieces) -> Bool:
+    """Return which pieces are copies of pageable memory."""
+    return np.asarray(np.isin(run.kind, _HOST_COPIES) & (run.memory == "pageable") & (run.seconds > 0))
+
+
+def pinned_ratio(run: Pieces, source: Machine, model: Model) -> Float:
+    """Return per piece what copies of pageable memory take of their time once the memory is pinned; 1 for everything else."""
+    rows = _pageable(run)
+    memory = run.memory.copy()
+    memory[rows] = "pinned"
+    before, after = (copy_seconds(pieces, source, model) for pieces in (run, replace(run, memory=memory)))
+    if before is None or after is None:
+        return np.ones(len(run))
+    ratio = np.divide(after, before, out=np.ones(len(run)), where=before > 0)
+    return np.asarray(np.where(rows, np.minimum(ratio, 1.0), 1.0))
 
 
 def own_stream(seen: Seen) -> Edit | None:

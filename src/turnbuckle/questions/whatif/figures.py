@@ -32,7 +32,7 @@ def _reach(gain: Gain, machine: int) -> float:
 
 
 def _drawn(answer: Whatif, shown: list[Gain]) -> Figure:
-    machines = answer.unchanged
+    machines = answer.unchanged[: len(shown[0].savings)]
     colours = [RECORDED, *(TARGET_COLOURS[k % len(TARGET_COLOURS)] for k in range(len(machines) - 1))]
     ranges: Rows = []
     middles: Rows = []

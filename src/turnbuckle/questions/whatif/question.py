@@ -6,6 +6,7 @@ of two answers of `project`, and without an edit the answer is that of `project`
     saving = (seconds(T) - seconds_with_edit(T)) / seconds(T)
 
 The range of a saving goes from the end of least gain to that of most gain, and through the 90 % of the draws that both answers share.
+Where the recorded order cannot be trusted no edit is replayed: each saves between nothing and what it changes takes (`unordered`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from turnbuckle.questions.whatif.edits import combined, edits
 from turnbuckle.questions.whatif.offered import Edit, Seen
 from turnbuckle.questions.whatif.phases import to_device
 from turnbuckle.questions.whatif.places import Place, places
+from turnbuckle.questions.whatif.unordered import RESTS, Part, parts
 
 #: Replay and prices of `project` as it is asked without options.
 _MODEL: Final = replace(nething(), replay="auto")
@@ -137,7 +139,10 @@ class Whatif(Shown):
     def findings(self) -> list[Finding]:
         """Return the findings of the recording, and on what the order rests."""
         trust = self.run.ordered.trust
-        return [*self.run.findings, *([] if trust is None else [finding("A309", 1, trust.words())])]
+        if trust is None:
+            return [*self.run.findings]
+        told = finding("A741", 1, trust.refused) if trust.refused else finding("A309", 1, trust.words())
+        return [*self.run.findings, told]
 
     def table(self) -> pl.DataFrame:
         """Return a row for each edit and machine: edit, target, seconds, share, lower, upper, needs."""
@@ -184,7 +189,7 @@ def of_run(
 
     Raises
     ------
-    CannotAnswer : A121, A140; A122, without an order nothing tells what waits for what; A190, a number that decides is not stated; A196.
+    CannotAnswer : A121, A140; A122, edits are made on an order that cannot be trusted; A190, a number that decides is not stated; A196.
     UsageError : A436, an edit that the run does not offer; A437 to A439, a host phase that cannot be moved so.
     """
     run = run.judged
@@ -194,18 +199,31 @@ def of_run(
     if len(targets) > 1 or not run.projectable:
         require_calls(run.profile)
     ready = run.prepared(_MODEL)
-    trusted_timeline(ready, "; turnbuckle transfers and turnbuckle project --replay sum need no order")
+    ordered = ready.trust is None or not ready.trust.refused
+    if apply or ordered:
+        trusted_timeline(ready, "; turnbuckle whatif without --apply says what each edit saves at most")
     count = affordable(ready) if draws is None else draws
     seen = seen_of(run, ready)
-    offered, chosen = _chosen(seen, apply)
+    offered, chosen = _chosen(seen, apply) if ordered else ([], [])
     before = project_many(run.profile, run.source, targets, _MODEL, run.fits, count, seed, ready, details=False)
     for projection in before:
         require_numbers(projection)
     unchanged = tuple(_unchanged(p, before[0].seconds) for p in before)
+    if not ordered:
+        bounds = tuple(_at_most(part, unchanged[0]) for part in parts(ready.run, run.source, _MODEL))
+        return Whatif(run, run.seconds, unchanged, bounds, None, count)
     asked = _Asked(run, seen, targets, ready, unchanged, [p.sample for p in before], count, seed)
     gains = sorted((asked.gain(edit, [edit]) for edit in offered), key=lambda g: -g.savings[0].share)
     together = asked.gain(_all(chosen), chosen) if chosen else None
     return Whatif(run, run.seconds, unchanged, tuple(gains), together, count)
+
+
+def _at_most(part: Part, here: Unchanged) -> Gain:
+    """Return what an edit saves at most on the recorded machine, where no order can be trusted."""
+    left = max(here.seconds - part.most, 0.0)
+    share = 1.0 - left / here.seconds if here.seconds else 0.0
+    saving = Saving(here.target, here.title, (here.seconds + left) / 2, here.seconds, left, share / 2, 0.0, share)
+    return Gain(part.name, part.title, part.count, part.seconds, part.needs, RESTS, (), (saving,))
 
 
 def edited(run: Run, apply: Sequence[str], model: Model) -> Prepared:
@@ -239,8 +257,11 @@ def _unchanged(projected: Projection, recorded: float) -> Unchanged:
 
 
 def _offered(name: str, offered: Sequence[Edit]) -> Edit:
-    """Return the edit of a name; raise A436 where the run offers none."""
+    """Return the edit of a name, or the only one whose name goes on behind that word; raise A436 where the run offers none."""
     chosen = next((edit for edit in offered if edit.name == name), None)
+    longer = [edit for edit in offered if edit.name.startswith(f"{name} ")]
+    if chosen is None and len(longer) == 1:
+        return longer[0]
     if chosen is None:
         names = [edit.name for edit in offered]
         raise error_of("A436", found=clipped(name, 60), fix=did_you_mean(name, names) or None, names=", ".join(names) or "none")

@@ -30,7 +30,7 @@ from turnbuckle.profile.transfers import LinkFit
 from turnbuckle.projection.elsewhere.network import Prices
 from turnbuckle.projection.elsewhere.shared_gpus import SharedGpus
 from turnbuckle.replay.contention.contention import replay
-from turnbuckle.replay.contention.network import Network
+from turnbuckle.replay.contention.network import Network, Node, Wire
 from turnbuckle.replay.contention.network_file import read_network
 from turnbuckle.trace.ids import process_of
 
@@ -193,7 +193,24 @@ def _fabric(setup: Setup, network: Network, profile: Profile, stated: int, obser
     direct = sorted((w.bandwidth for w in peers if w.target in made.parts_of("gpu")), reverse=True)
     switched = sum(w.bandwidth for w in peers if w.target not in made.parts_of("gpu"))
     wires = (switched,) if switched else tuple(direct) or (sum(w.bandwidth for w in links) or max(w.bandwidth for w in made.wires),)
-    return Fabric(latency, network.bandwidth, max(len(made.cards), 1), wires, bool(peers), each)
+    through_host = reached_through_host(made, peers, links)
+    return Fabric(latency, network.bandwidth, max(len(made.cards), 1), wires, bool(peers), each, through_host)
+
+
+def reached_through_host(made: Node, peers: Sequence[Wire], links: Sequence[Wire]) -> bool:
+    """Return whether a GPU reaches those of its node through the memory of their host alone.
+
+    So it does without wires to its peers, where no switch joins its links with theirs (NVIDIA/nccl-tests issue 250).
+
+    Parameters
+    ----------
+    peers, links : wires of that GPU to other GPUs, and to the host.
+    """
+    if peers or not links:
+        return False
+    switches = {w.target for w in links if made.parts[w.target].startswith("switch")}
+    others = {w.source for w in made.wires if w.target in switches and made.parts[w.source].startswith("gpu")}
+    return not others - {w.source for w in links}
 
 
 def _kernels(sized: pl.DataFrame, fabric: Fabric) -> Float:
