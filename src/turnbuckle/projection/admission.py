@@ -11,7 +11,7 @@ from turnbuckle.machine.parameter_names import HOST_WAYS, link_parameter
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.summary.coverage import time_with_call
 from turnbuckle.projection.elsewhere.priors import COHERENT, PAGES, SOURCE_GPU
-from turnbuckle.projection.model import Port
+from turnbuckle.projection.model import Model, Port
 from turnbuckle.projection.order import Prepared, timeline_of
 from turnbuckle.projection.projection import Projection
 from turnbuckle.replay.timeline import TimelineReplay
@@ -170,3 +170,14 @@ def require_calls(profile: Profile) -> None:
         otherwise=_other_part(profile),
         advice=with_calls(trace.facts),
     )
+
+
+def require_no_other(model: Model) -> None:
+    """Raise A012 where the recording's own machine is asked about, and what another GPU or host would do is said."""
+    said = {
+        f"--alpha {model.alpha}": model.alpha not in ("auto", "hold"),
+        f"--host {model.host}": model.host is not None,
+        "--kernels": model.kernels is not None,
+    }
+    if told := [option for option, given in said.items() if given]:
+        raise error_of("A012.self", found=told[0])

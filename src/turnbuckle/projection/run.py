@@ -28,7 +28,7 @@ from turnbuckle.profile.summary.describe import untold
 from turnbuckle.profile.summary.placement import nic_shares
 from turnbuckle.profile.summary.start_up import StartUp, start_up, steady_ns
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.admission import DEVICE_ACTIVITY, answers, default_targets, require_calls
+from turnbuckle.projection.admission import DEVICE_ACTIVITY, answers, default_targets, require_calls, require_no_other
 from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.clean import cleaned
@@ -332,6 +332,8 @@ class Run(Shown):
             targets = tuple(self.source if m == "self" else load(m) for m in (default_targets(self.source) if asked is None else asked))
         if pcie == "local":
             targets = tuple(t if t is self.source else ended_locally(t) for t in targets)
+        if not model.machine_free and all(target is self.source for target in targets):
+            require_no_other(model)
         if any(target is not self.source for target in targets):
             require_calls(self.profile)
         if model.kernels is not None:
