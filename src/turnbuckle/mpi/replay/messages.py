@@ -119,6 +119,7 @@ class Traffic:
     recorder : format of the recording, which selects the advice that messages give; empty without a recording.
     recording : where the regions and kernels between the calls stand; None for a schedule, and for more ranks than were recorded.
     gpus_of_rank : number of GPUs that the recorded kernels of each rank ran on, shape (ranks,); empty where no kernel is recorded.
+    row : activity of the profile that each activity here is; empty without a recording.
     """
 
     ranks: int
@@ -140,6 +141,7 @@ class Traffic:
     recorder: str = ""
     recording: Recording | None = field(default=None, repr=False, compare=False)
     gpus_of_rank: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    row: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
 
     def work_seconds(self, compute: float = 1.0) -> Float:
         """Return the time of each rank (thread) outside exchanges, with its compute times a factor [s], shape (ranks,)."""
@@ -233,6 +235,7 @@ def recorded(profile: Profile) -> Traffic:
         recorder=recorder_of(profile.trace.facts),
         recording=Recording(profile.trace, first, profile.last_ns, tuple(number)),
         gpus_of_rank=_gpus(profile.trace, number, rank_of),
+        row=mpi["i"].to_numpy()[order].astype(np.int64),
     )
 
 

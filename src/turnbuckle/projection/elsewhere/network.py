@@ -11,8 +11,7 @@ proportion where the recording is faster than its price.
 A recording shows when a receive returned, not when its message arrived.  The arrival is taken to be the message's price after the send
 began; what is left of the receive after that is the receiver's own.
 
-By `logp` messages share nothing.  By `flow` (``fidelity=flow``) those that are under way at once share NICs and links, as in `turnbuckle
-model messages`, and so do collectives: each message takes what the contention engine says, on the recording's network where all begin when
+By `logp` messages share nothing.  By `flow`, the default, those that are under way at once share NICs and links, and so do collectives: each message takes what the contention engine says, on the recording's network where all begin when
 they began, on the other where all begin when they would.  A collective takes its price alone, and as much more as it ends later beside the
 others than without them.  When they begin follows from what they take, so both are computed in turn until nothing changes.  Ranks that
 share a GPU share its time in the same passes (`turnbuckle.projection.elsewhere.shared_gpus`).
@@ -29,13 +28,12 @@ import polars as pl
 
 from turnbuckle.cost.collectives import Fabric, ways
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import show
 from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
-from turnbuckle.profile.dependencies.ranks import rendezvous
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.collective_kernels import sized_collectives
 from turnbuckle.profile.messages.mpi_calls import Exchanges, exchanges, in_words
@@ -66,14 +64,22 @@ class OnNetwork:
 
     Attributes
     ----------
-    name : network, by name or file; ``self`` for the one that the recording shows.
-    settings : what replaces its values, as ``name=value`` (`turnbuckle.mpi.questions.messages.prices.SETTINGS`).
+    name : network, by name or file; ``self`` for the one that the recording shows, empty for one switch.
+    settings : what replaces its values, as ``name=value`` (`turnbuckle.mpi.questions.messages.setup.Setup`).
     source : network of the recording, by name or file; empty fits it to the recording's messages.
     """
 
     name: str
     settings: tuple[str, ...] = ()
     source: str = ""
+
+    def of(self, *names: str) -> tuple[str, ...]:
+        """Return the settings of these names.
+
+        >>> OnNetwork("lassen", ("cards=gpu", "fidelity=flow")).of("fidelity")
+        ('fidelity=flow',)
+        """
+        return tuple(word for word in self.settings if word.partition("=")[0].strip() in names)
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,9 @@ class Prices:
     call, call_seconds : call of each member of a collective, and when it is done after all have begun together [s].
     shared : function of all instants of the graph [s] that returns `message_seconds` and `call_seconds` where those under way at once
         share NICs and links; None where they share nothing.
+    waits : whether a message waits for its receive, in the order of `message_seconds`.
+    sender_seconds : what the rank that sends a message does for it besides, before its call returns: its copy to the host [s].
+    gone : activities of copies that no message needs there.
     gpus : kernels of ranks that share a GPU of their node; None where each has one for itself.
     fabric : what carries collectives that ran as kernels; None where there are none.
     kernel_seconds : time of each of these kernels, alone [s].
@@ -102,12 +111,20 @@ class Prices:
     nodes: int
     hop_s: float = 0.0
     message_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
+    waits: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_), repr=False)
+    sender_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
+    gone: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     call: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     call_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
     fabric: Fabric | None = None
     kernel_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
     shared: Callable[[Float], tuple[Float, Float]] | None = field(default=None, repr=False)
     gpus: SharedGpus | None = field(default=None, repr=False)
+
+    @property
+    def alone(self) -> bool:
+        """Return whether nothing is shared, neither links nor GPUs."""
+        return self.shared is None and self.gpus is None
 
     def begun(self, instants: Float) -> Prices:
         """Return the prices where activities begin and end at these instants of the graph [s]; themselves where nothing is shared."""
@@ -217,9 +234,26 @@ class Other:
         """Return what the network adds to each lag where its NICs take so many times as long for a byte, shape (edges,) [ns]."""
         return self._added(self.carried.target if cost == 1.0 else self._slower(cost))[1]
 
-    def settled(self) -> tuple[TimelineReplay, float]:
-        """Return the run on the other network, and the share of its run time by which the last pass of sharing still changed it."""
-        target = self.carried.target
+    def later(self, latency: float) -> float:
+        """Return the run time of the graph where the network's latency between nodes is so much longer [s]."""
+        return self._seconds(self._priced(latency) if latency else self.carried.target)
+
+    def slower(self, cost: float) -> float:
+        """Return the run time of the graph where the network's NICs take so many times as long for a byte [s]."""
+        return self._seconds(self.carried.target if cost == 1.0 else self._slower(cost))
+
+    def _seconds(self, target: Prices) -> float:
+        timeline, _ = self.settled(target)
+        return float(timeline.seconds(replace(no_change(len(timeline.run)), network=np.ones(1))))
+
+    def settled(self, target: Prices | None = None) -> tuple[TimelineReplay, float]:
+        """Return the run on the other network, and the share of its run time by which the last pass of sharing still changed it.
+
+        Parameters
+        ----------
+        target : prices on another network than the one that was asked for.
+        """
+        target = target or self.carried.target
         kernels = _Kernels(self.graph, target)
         # from when messages and kernels began, so that a run on its own network keeps every instant
         began = np.asarray(self.timeline.graph.time_ns * 1e-9, dtype=np.float64)
@@ -228,7 +262,7 @@ class Other:
         moved = 0.0
         change = replace(no_change(len(timeline.run)), network=np.ones(1))
         seconds = float(timeline.seconds(change))
-        for k in range(_PASSES if target.shared is not None or target.gpus is not None else 0):
+        for k in range(0 if target.alone else _PASSES):
             instants = timeline.path(change)[0]
             more, stretch = self._added(target.begun(instants))[1], kernels.stretched(instants)
             apart = np.abs(more - added) + np.abs(stretch - slower) * self.graph.lag_ns
@@ -245,10 +279,11 @@ class Other:
 
 
 class _Kernels:
-    """Own edges of kernels of ranks that share a GPU."""
+    """Own edges of kernels of ranks that share a GPU, and of copies that are gone."""
 
     def __init__(self, graph: Graph, target: Prices) -> None:
         self._shared, self._edges = target.gpus, len(graph.kind)
+        self._gone = np.isin(graph.kind, [EDGE["run"], EDGE["deliver"]]) & np.isin(graph.owner, target.gone)
         if self._shared is None:
             return
         kernel = np.full(len(graph.activity), -1)
@@ -264,6 +299,7 @@ class _Kernels:
         if self._shared is not None:
             begins = instants[2 * self._shared.activity + 1]
             out[self._run] = self._shared.stretched(begins, self._seconds)[self._kernel]
+        out[self._gone] = 0.0
         return out
 
 
@@ -331,16 +367,19 @@ def other_network(between: Between, timeline: TimelineReplay | None, asked: OnNe
     starts, ends = graph.time_ns[1::2], graph.time_ns[2::2]
     observed = None if asked.source or matched is None else observed_network(matched.messages, starts, ends)
     reached = None if asked.source or not sized.height else _reached(sized, graph, profile)
-    if sized.height and not asked.source and reached is None:
+    unneeded = asked.name == OBSERVED and not asked.settings and not asked.source and observed is None and reached is None
+    if sized.height and not asked.source and reached is None and not unneeded:
         raise error_of("A193.kernels")
 
     def of(name: str, words: Sequence[str] = ()) -> Prices:
         return between.prices(name, words, observed, reached[0] if reached else None)
 
-    name = asked.source if asked.name == OBSERVED else asked.name
-    fidelity = tuple(word for word in asked.settings if word.partition("=")[0].strip() == "fidelity")
-    source = of(asked.source, fidelity) if asked.source or fidelity not in between.observed else between.observed[fidelity]
-    if not asked.source:
+    # a run on its own network keeps every instant, whichever network that is
+    own = "" if unneeded else asked.source or OBSERVED
+    name = own if asked.name == OBSERVED else asked.name
+    fidelity = asked.of("fidelity")
+    source = of(own, fidelity) if own != OBSERVED or fidelity not in between.observed else between.observed[fidelity]
+    if own == OBSERVED:
         between.observed[fidelity] = source
     target = of(name, asked.settings)
     source = source.begun(np.asarray(graph.time_ns * 1e-9, dtype=np.float64))
@@ -394,29 +433,36 @@ def _with_messages(
     lags.kernels(sized["activity"].to_numpy(), source, target)
     if matched is None:
         return lags.graph()
-    pairs = matched.messages.with_columns(waits=rendezvous(matched.messages), price=source.message_seconds, more=target.message_seconds)
-    pairs = pairs.with_columns(pl.col("more") - pl.col("price")).filter(pl.col("activity") >= 0, pl.col("done_r") >= 0)
-    send, sent, post, received = (pairs[c].to_numpy().astype(np.int64) for c in ("activity", "done", "activity_r", "done_r"))
-    more = pairs["more"].to_numpy() * 1e9
-    takes = np.round(pairs["price"].to_numpy() * 1e9).astype(np.int64)
-    waits = pairs["waits"].to_numpy()
+    pairs = matched.messages.select("activity", "done", "activity_r", "done_r")
+    there = ((pairs["activity"] >= 0) & (pairs["done_r"] >= 0)).fill_null(False).to_numpy()
+    send, sent, post, received = (pairs[c].to_numpy().astype(np.int64)[there] for c in pairs.columns)
+    more = (target.message_seconds - source.message_seconds)[there] * 1e9
+    takes, waits = np.round(source.message_seconds[there] * 1e9).astype(np.int64), source.waits[there]
     # when the last message of each receive is taken to have arrived, and what the receive does after that
     arrival = np.full(len(starts), np.iinfo(np.int64).min)
     np.maximum.at(arrival, received, starts[send] + takes)
     after = np.maximum(ends - np.maximum(arrival, starts), 0)
-    there = (send != received) & (starts[send] < ends[received])
+    ahead = (send != received) & (starts[send] < ends[received])
     lag = np.minimum(takes + after[received], ends[received] - starts[send])
-    lags.carry(2 * send[there] + 1, 2 * received[there] + 2, lag[there], more[there])
+    lags.carry(2 * send[ahead] + 1, 2 * received[ahead] + 2, lag[ahead], more[ahead])
     # a receive that found its message under way did not work for so long
-    late = np.unique(received[there & ~waits])
+    late = np.unique(received[ahead & ~waits])
     lags.shorten(late, np.maximum(after[late], round(source.overhead_s * 1e9)))
     # both sides of a message that cannot leave early wait for each other
-    back = there & waits & (sent >= 0) & (sent != post) & (starts[post] < ends[np.maximum(sent, 0)])
+    back = ahead & waits & (sent >= 0) & (sent != post) & (starts[post] < ends[np.maximum(sent, 0)])
     lags.carry(2 * post[back] + 1, 2 * sent[back] + 2, None, more[back])
-    forth = there & waits & (post >= 0) & (starts[post] < ends[received])
+    forth = ahead & waits & (post >= 0) & (starts[post] < ends[received])
     lags.carry(2 * post[forth] + 1, 2 * received[forth] + 2, np.minimum(lag, ends[received] - starts[post])[forth], more[forth])
     itself = waits & (sent == send)
     lags.carry(2 * send[itself] + 1, 2 * send[itself] + 2, None, more[itself])
+    # one that cannot leave early there only has the whole of its way before it once its receive is posted
+    only = ahead & ~waits & target.waits[there] & (post >= 0) & (starts[post] < ends[received])
+    since = np.minimum(takes, ends[received] - starts[post])
+    lags.carry(2 * post[only] + 1, 2 * received[only] + 2, since[only], (more + takes - since)[only])
+    # a rank makes its copies itself
+    busy = (target.sender_seconds - source.sender_seconds)[there] * 1e9
+    lags.lengthen(send[~itself], busy[~itself])
+    lags.drop(target.gone)
     lags.collectives(source, target)
     return lags.graph()
 
@@ -459,6 +505,17 @@ class _Lags:
         edge = self._of(2 * calls + 1, 2 * calls + 2)
         recorded = edge >= 0
         self.lag[edge[recorded]] = np.minimum(self.lag[edge[recorded]], lag[recorded])
+
+    def lengthen(self, calls: Int, added: Float) -> None:
+        """Let calls take longer by themselves [ns]."""
+        edge = self._of(2 * calls + 1, 2 * calls + 2)
+        np.add.at(self.added, edge[edge >= 0], added[edge >= 0])
+
+    def drop(self, activity: Int) -> None:
+        """Let device activities take no time and begin at once."""
+        kinds = np.isin(self._graph.kind, [EDGE["run"], EDGE["deliver"]])
+        gone = kinds & np.isin(self._graph.owner, activity)
+        self.added[gone] = -self.lag[gone].astype(np.float64)
 
     def collectives(self, source: Prices, target: Prices) -> None:
         """Let the calls of collectives take as much more as their price is higher."""
