@@ -11,8 +11,9 @@ proportion where the recording is faster than its price.
 A recording shows when a receive returned, not when its message arrived.  The arrival is taken to be the message's price after the send
 began; what is left of the receive after that is the receiver's own.
 
-By `logp` messages share nothing.  By `flow`, the default, those that are under way at once share NICs and links, and so do collectives: each message takes what the contention engine says, on the recording's network where all begin when
-they began, on the other where all begin when they would.  A collective takes its price alone, and as much more as it ends later beside the
+By `logp` messages share nothing.  By `flow`, the default, those that are under way at once share NICs and links, and so do
+collectives: each message takes what the contention engine says, on the recording's network where all begin when they began, on the other
+where all begin when they would.  A collective takes its price alone, and as much more as it ends later beside the
 others than without them.  When they begin follows from what they take, so both are computed in turn until nothing changes.  Ranks that
 share a GPU share its time in the same passes (`turnbuckle.projection.elsewhere.shared_gpus`).
 """
@@ -352,7 +353,7 @@ def other_network(between: Between, timeline: TimelineReplay | None, asked: OnNe
     ------
     CannotAnswer : A122, there is no timeline; A164, the recording shows no messages or collectives between ranks; A193, the network of the
         recording is not named, and its messages or collectives do not show it.
-    UsageError : the network (A050) or a setting (A074, A081, A091, A092, A099) is not valid.
+    UsageError : the network (A050) or a setting (A074, A081, A091, A092, A570) is not valid.
     """
     if timeline is None and trust is not None and trust.refused:
         raise error_of("A122", found=trust.refused, fix=trust.record)

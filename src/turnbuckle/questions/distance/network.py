@@ -61,7 +61,7 @@ def tolerate_network(
 
     Raises
     ------
-    CannotAnswer : A122, A164, A193; UsageError : A015 for classes, a machine or idle gaps, A050, A074, A081, A091, A092, A099, A427.
+    CannotAnswer : A122, A164, A193; UsageError : A015 for classes, a machine or idle gaps, A050, A074, A081, A091, A092, A427, A570.
     """
     if given := [name for name, value in others.items() if value and name not in ("draws", "seed")]:
         raise error_of("A015.network", found=f"--mode network with {', '.join(given)}")

@@ -14,10 +14,10 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.show.figures.files import save
+from turnbuckle.show.terminal.asked import SourceNetwork
 from turnbuckle.show.terminal.cells import seconds
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.model_answer import ModelAnswer
-from turnbuckle.show.terminal.asked import SourceNetwork
 from turnbuckle.show.terminal.options import NO_PART, Charts, MachineName, NoCache, PartOptions, Recorded, Source, rank_counts
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.recording import inspected, provenance_of, refuse_asked
@@ -45,7 +45,8 @@ Machine = Annotated[
     MachineName,
     Parameter(
         name="--network",
-        help="a machine by its name (lassen, ...), file.toml or SimGrid's platform.xml, or self for the recording's own; options besides replace what it says",
+        help="a machine by its name (lassen, ...), file.toml, SimGrid's platform.xml, or self, the recording's own; "
+        "options besides replace what it says",
     ),
 ]
 Overhead = Annotated[str, Parameter(name="--overhead", help="processor time of sending, and of receiving, a message")]

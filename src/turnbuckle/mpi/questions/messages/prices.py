@@ -174,9 +174,9 @@ def prices(
     Returns
     -------
     Function of a network, by name or file, ``self`` for the one that the recording itself shows and empty for one switch; of settings
-    that replace what the network says, as ``name=value``; of what the recording's own messages show; and of the bandwidth that its collective kernels reach [B/s].
-    It raises UsageError : A050, an unknown network; A074, A091, A092, an impossible setup; A081, a setting that does not exist; A099, a
-    setting that has no part in it.  CannotAnswer : A193, the recording shows no network, and none is named.
+    that replace what the network says, as ``name=value``; of what the recording's own messages show; and of the bandwidth that its
+    collective kernels reach [B/s].  It raises UsageError : A050, an unknown network; A074, A091, A092, an impossible setup; A081, a
+    setting that does not exist; A570, a setting that is no price.  CannotAnswer : A193, the recording shows no network.
     """
     exchanged = None if matched is None else _Exchanged.of(profile, rows, matched)
     return partial(_priced, profile, exchanged, sized)

@@ -235,9 +235,7 @@ def _in_calls(traffic: Traffic, instants: Float) -> Float:
     return np.maximum(end - np.maximum(begin, over - apart), 0.0)
 
 
-def replayed(
-    traffic: Traffic, setup: Setup, *, traced: bool = False, followed: bool = True, recording: Recorded | None = None
-) -> Replayed:
+def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False, followed: bool = True, recording: Recorded | None = None) -> Replayed:
     """Replay a run under one setup.
 
     Messages alone are replayed by contention, which tells of links, of each message, and of deadlocks; the times of a recorded run are
@@ -271,7 +269,9 @@ def replayed(
         waits_described = [] if setup.chunk_bytes or graph else waits_in(traffic, program, error, setup.collectives)
         detail = f": {'; '.join(waits_described)}" if waits_described else ""
         stuck = graph.waits_in(error.waiting) if graph else error.found + detail
-        row = Row(*shape, math.nan, float(compute.mean()) - kept, kept, math.nan, math.nan, between, within, math.nan, "", math.nan, stuck=stuck)
+        row = Row(
+            *shape, math.nan, float(compute.mean()) - kept, kept, math.nan, math.nan, between, within, math.nan, "", math.nan, stuck=stuck
+        )
         return Replayed(row, program, network, node, None)
     nic_bytes, busiest, share = _busiest(done, network)
     queued = np.maximum(in_resources(program, done, len(compute)) - compute, 0.0) if queues else np.zeros(1)
@@ -541,7 +541,7 @@ def _kept_between_two(traffic: Traffic | OperationGraph) -> float:
     return sum(seconds for name, (_, seconds) in traffic.kept().items() if any(word in name for word in of_two)) / traffic.ranks
 
 
-def of_run(run: Run, ranks_per_node: Sequence[int] = (1, 2, 4), setup: Setup | None = None) -> Answered:
+def of_run(run: Run, ranks_per_node: Sequence[int] = (1, 2, 4), setup: Setup | None = None, source_network: str = "") -> Answered:
     """Replay the messages of a recorded MPI run through host memory and by GPUDirect: ``turnbuckle model messages``."""
     asked = run.judged
-    return paths(recorded(asked.profile), setup, ranks_per_node=ranks_per_node, recording=Recorded(asked))
+    return paths(recorded(asked.profile), setup, ranks_per_node=ranks_per_node, recording=Recorded(asked, source_network))

@@ -195,8 +195,9 @@ def words_of(setup: Setup, leaving: Sequence[str] = ()) -> tuple[str, ...]:
     ('path=hostcopy', 'hop_seconds=2e-06 s')
     """
     plain, known, words = Setup(path="host"), settings_of(Setup), list[str]()
-    for name, value in setup.as_dict().items():
-        if value == getattr(plain, name) or name in leaving:
+    for name, default in plain.as_dict().items():
+        value = getattr(setup, name)
+        if value == default or name in leaving:
             continue
         if isinstance(value, bool):
             words.append(f"{name}={str(value).lower()}")
