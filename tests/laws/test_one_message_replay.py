@@ -166,3 +166,29 @@ def test_the_command_lines_agree(turnbuckle: Callable[..., Any], shared: Path) -
     project = json.loads(turnbuckle("project", file, "--network", "lassen", "--draws", "0", "--format", "json").out)["projections"][0]
     assert said["replays"][0]["path"] == "host" and said["replays"][0]["seconds"] == project["seconds"]
     assert said["recorded_seconds"] == project["measured_seconds"]
+
+
+def test_recorded_time_in_calls_is_messages_waiting_and_the_rest() -> None:
+    """A receive of 100 us whose message is sent after 60 us and takes 10 us by its price, and 40 us that no replay computes; two ranks."""
+    rows = [call(r, "Comm_dup", 0, 40 * US) for r in (0, 1)]
+    of = {"tag": 0, "size_bytes": 0}
+    rows += [call(0, "Send", 160 * US, 161 * US, partner=1, **of), call(1, "Recv", 100 * US, 200 * US, partner=0, **of)]
+    run = Run.of(build(recorded(*rows)))
+    words = ("hop_seconds=4.5 us", "overhead_seconds=500 ns")
+    other = run.project("self", draws=0, network=OnNetwork("self", words)).projections[0].network
+    assert other is not None and other.source.latency_s == pytest.approx(39e-6)
+    mpi = other.mpi
+    assert (mpi.waiting_seconds, mpi.kept_seconds) == pytest.approx((30e-6, 40e-6))
+    # the fit takes all that the only receive lasted after its send for the message
+    assert mpi.messages_seconds == pytest.approx((40e-6 + 0.5e-6) / 2) and mpi.unexplained_seconds == pytest.approx(0.25e-6)
+
+
+def test_recorded_time_in_calls_adds_up(short_runs: list[Run]) -> None:
+    for run in short_runs:
+        other = run.project("self", draws=0, network="self").projections[0].network
+        assert other is not None
+        mpi = other.mpi
+        named = (mpi.waiting_seconds, mpi.messages_seconds, mpi.unexplained_seconds, mpi.kept_seconds)
+        row = of_run(run, [1], Setup(network="self")).row(1, "host")
+        assert min(named) >= 0
+        assert sum(named) == pytest.approx(row.kept_seconds + row.communication_seconds, rel=1e-6) or math.isnan(row.chain_others_seconds)

@@ -154,6 +154,24 @@ class Traffic:
         """Return the time of each rank (thread) outside exchanges [s], shape (ranks,)."""
         return self.work_seconds()
 
+    @cached_property
+    def explained(self) -> Bool:
+        """Return which calls a message or a collective explains, so that a replay computes them anew, shape (activities,)."""
+        pairs = self.messages
+        ends = [pairs.send, pairs.sent, pairs.receive, pairs.received]
+        ends += [part.reshape(-1) for rounds in self.rounds for part in (rounds.activity, rounds.begin)]
+        at = np.concatenate(ends)
+        explained = np.zeros(len(self.rank), dtype=np.bool_)
+        explained[at[at >= 0]] = True
+        return explained
+
+    def in_calls(self, instants: Float) -> Float:
+        """Return the time of each call [s] at these instants of the graph, less what lies within an earlier call of its thread."""
+        begin, end = instants[2 * self.row + 1], instants[2 * self.row + 2]
+        apart = self.rank * (float(instants.max()) + 1.0)
+        over = np.maximum.accumulate(np.append(-1.0, end + apart)[:-1]) - apart
+        return np.maximum(end - np.maximum(begin, over), 0.0)
+
     def kept(self) -> dict[str, tuple[int, float]]:
         """Return the number and the total time [s] of the calls that keep their recorded duration, by name, the longest first."""
         if not len(self.call):

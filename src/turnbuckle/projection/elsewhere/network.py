@@ -38,10 +38,11 @@ from turnbuckle.profile.dependencies.dependencies import EDGE, Graph, Index
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.collective_kernels import sized_collectives
 from turnbuckle.profile.messages.mpi_calls import Exchanges, exchanges, in_words
+from turnbuckle.profile.messages.mpi_time import MpiTime, mpi_time
 from turnbuckle.profile.messages.observed_network import observed_bandwidth, observed_network
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.elsewhere.shared_gpus import SharedGpus
+from turnbuckle.projection.elsewhere.shared_gpus import DeviceEdges, SharedGpus
 from turnbuckle.replay.timeline import TimelineReplay, no_change
 from turnbuckle.replay.trust import Trust
 from turnbuckle.trace.recorders import what_to_record
@@ -161,6 +162,7 @@ class Carried(Declared):
     kernels, kernels_bytes : collectives that ran as kernels, and the bytes of their buffers [B].
     kernels_kept : collective kernels that keep their time because what they moved is not recorded, or has no price.
     kernels_fitted : how many of them the recording's bandwidth was fitted to; None where its network was named.
+    mpi : what the recorded time in calls of MPI is made of.
     shared_kernels, ranks_per_gpu : kernels of ranks that share a GPU on the target, and most ranks on one.
     """
 
@@ -180,6 +182,7 @@ class Carried(Declared):
     kernels_fitted: int | None = None
     shared_kernels: int = 0
     ranks_per_gpu: int = 1
+    mpi: MpiTime = field(default_factory=MpiTime)
 
     @property
     def error(self) -> float:
@@ -255,7 +258,7 @@ class Other:
         target : prices on another network than the one that was asked for.
         """
         target = target or self.carried.target
-        kernels = _Kernels(self.graph, target)
+        kernels = DeviceEdges(self.graph, target.gpus, target.gone)
         # from when messages and kernels began, so that a run on its own network keeps every instant
         began = np.asarray(self.timeline.graph.time_ns * 1e-9, dtype=np.float64)
         added, slower = self._added(target.begun(began))[1], kernels.stretched(began)
@@ -277,31 +280,6 @@ class Other:
             if k and moved < _SETTLED:
                 break
         return timeline, moved
-
-
-class _Kernels:
-    """Own edges of kernels of ranks that share a GPU, and of copies that are gone."""
-
-    def __init__(self, graph: Graph, target: Prices) -> None:
-        self._shared, self._edges = target.gpus, len(graph.kind)
-        self._gone = np.isin(graph.kind, [EDGE["run"], EDGE["deliver"]]) & np.isin(graph.owner, target.gone)
-        if self._shared is None:
-            return
-        kernel = np.full(len(graph.activity), -1)
-        kernel[self._shared.activity] = np.arange(len(self._shared.activity))
-        run = np.flatnonzero((graph.kind == EDGE["run"]) & (kernel[graph.owner] >= 0))
-        self._run, self._kernel = run, kernel[graph.owner[run]]
-        self._seconds = np.zeros(len(self._shared.activity))
-        self._seconds[self._kernel] = graph.lag_ns[run] * 1e-9
-
-    def stretched(self, instants: Float) -> Float:
-        """Return how many times as long every edge takes where activities begin at these instants [s], shape (edges,)."""
-        out = np.ones(self._edges)
-        if self._shared is not None:
-            begins = instants[2 * self._shared.activity + 1]
-            out[self._run] = self._shared.stretched(begins, self._seconds)[self._kernel]
-        out[self._gone] = 0.0
-        return out
 
 
 @dataclass(frozen=True)
@@ -405,7 +383,7 @@ def other_network(between: Between, timeline: TimelineReplay | None, asked: OnNe
         count = None if asked.source or observed is None else observed.count
         sizes, alone = pairs["size"], in_words(matched.alone, profile.trace, profile.first_ns)
         messages = (pairs.height, int(sizes.fill_null(0).clip(0).sum()), len(source.call), sizes.null_count(), matched.unmatched)
-        carried = Carried(*(target, source, count, *messages, alone, 0.0, *kernels, *shared))
+        carried = Carried(*(target, source, count, *messages, alone, 0.0, *kernels, *shared, _mpi_time(between, graph, source)))
     return Other(timeline, added(target)[0], carried, later, slower, added)
 
 
@@ -424,6 +402,16 @@ def _reached(sized: pl.DataFrame, graph: Graph, profile: Profile) -> tuple[float
     ]
     fixed, weight = (np.array(values) for values in zip(*shown, strict=True))
     return observed_bandwidth(sized, run_ns[sized["activity"].to_numpy()] * 1e-9, fixed, weight)
+
+
+def _mpi_time(between: Between, graph: Graph, source: Prices) -> MpiTime:
+    """Return what the recorded time in calls of MPI is made of."""
+    matched, rows = between.matched, activities(between.profile)
+    assert matched is not None
+    mpi = (rows["category"].cast(pl.String) == "mpi").to_numpy()
+    calls, of = np.flatnonzero(mpi), rows.filter(pl.Series(mpi)).select("thread", "process")
+    times = (graph.time_ns[1::2], graph.time_ns[2::2], matched, source.message_seconds, source.waits)
+    return mpi_time(calls, of["thread"].to_numpy(), of["process"].n_unique(), *times, (source.call, source.call_seconds), source.overhead_s)
 
 
 def _with_messages(

@@ -200,6 +200,11 @@ def show(console: Terminal, answer: Answered, deep: GpuDirectStudy | None = None
     if sum(time for _, time in kept.values()) > _WORTH_TELLING * sum(traffic.compute_seconds):
         each = (f"{name}, {count:,} calls, {seconds(time / traffic.ranks)} per rank" for name, (count, time) in list(kept.items())[:3])
         console.note(f"not simulated, recorded duration kept: {'; '.join(each)}{'; ...' if len(kept) > 3 else ''}")
+    if answer.recording is not None and (mpi := answer.recording.mpi) is not None:
+        of = {"messages": mpi.messages_seconds, "waiting": mpi.waiting_seconds, "not explained": mpi.unexplained_seconds}
+        of["not simulated"] = mpi.kept_seconds
+        parts = ", ".join(f"{name} {seconds(time)}" for name, time in of.items())
+        console.note(f"in calls of MPI as recorded, per rank: {parts}")
     print_findings(console, answer.findings)
     heads = ("ranks\nper node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")
     table = unframed(*heads, words=("path",))

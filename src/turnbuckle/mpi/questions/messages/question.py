@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.arrays import Bool, Float, Int
+from turnbuckle.foundation.arrays import Float, Int
 from turnbuckle.foundation.errors import CannotAnswer, UsageError, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, advised, finding
@@ -42,6 +42,7 @@ from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
 from turnbuckle.mpi.replay.stuck import waits_in
 from turnbuckle.profile.dependencies.dependencies import EDGE
+from turnbuckle.profile.messages.mpi_time import MpiTime
 from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.elsewhere.network import OBSERVED, OnNetwork, Other, other_network
 from turnbuckle.projection.model import nething
@@ -138,6 +139,11 @@ class Recorded:
             return finding("A770", 1, f"{refused.code}: {refused.fix}")
         return None
 
+    @cached_property
+    def mpi(self) -> MpiTime | None:
+        """Return what the recorded time in calls of MPI is made of; None where the recording does not show its network."""
+        return None if self.silent is not None else self.other(Setup(path="host")).carried.mpi
+
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Return on what its times on another network rest."""
@@ -173,7 +179,7 @@ class Recorded:
         change = replace(no_change(len(run)), ratio=computes, host=np.full(1, setup.compute), network=np.ones(1))
         instants, path = timeline.path(change)
         seconds = self.ready.measured + (float(instants.max()) - timeline.unchanged_seconds) + extra
-        took, explained = _in_calls(traffic, instants), _explained(traffic)
+        took, explained = traffic.in_calls(instants), traffic.explained
         talk, kept = (float(took[which].sum()) / traffic.ranks for which in (explained, ~explained))
         waits = row.gpu_wait_seconds if setup.gpu_shared != "no" and row.gpu_wait_seconds > 0 else 0.0
         parts = self._chain(other, timeline, instants, path, traffic, setup) if followed else {}
@@ -196,7 +202,7 @@ class Recorded:
         graph = timeline.graph
         spent = instants[graph.target[path]] - instants[graph.source[path]]
         calls = np.zeros(len(graph.activity), dtype=np.int8)
-        calls[traffic.row] = np.where(_explained(traffic), 2, 1)
+        calls[traffic.row] = np.where(traffic.explained, 2, 1)
         kind = calls[graph.owner[path]] * np.isin(graph.kind[path], [EDGE["meet"], EDGE["call"], EDGE["run"]])
         copies = np.zeros(len(path))
         if setup.path in ("hostcopy", "p2p"):
@@ -214,25 +220,6 @@ class Recorded:
             "chain_gpu_seconds": 0.0,
             "chain_others_seconds": of["others"] - copied_in[1],
         }
-
-
-def _explained(traffic: Traffic) -> Bool:
-    """Return which calls a message or a collective explains, so that a replay computes them anew, shape (activities,)."""
-    pairs = traffic.messages
-    ends = [pairs.send, pairs.sent, pairs.receive, pairs.received]
-    ends += [part.reshape(-1) for rounds in traffic.rounds for part in (rounds.activity, rounds.begin)]
-    explained = np.zeros(len(traffic.rank), dtype=np.bool_)
-    at = np.concatenate(ends)
-    explained[at[at >= 0]] = True
-    return explained
-
-
-def _in_calls(traffic: Traffic, instants: Float) -> Float:
-    """Return the time of each call [s] at these instants of the graph, less what lies within an earlier call of its thread."""
-    begin, end = instants[2 * traffic.row + 1], instants[2 * traffic.row + 2]
-    apart = traffic.rank * (float(instants.max()) + 1.0)
-    over = np.maximum.accumulate(np.append(-1.0, end + apart)[:-1]) if len(end) else end
-    return np.maximum(end - np.maximum(begin, over - apart), 0.0)
 
 
 def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False, followed: bool = True, recording: Recorded | None = None) -> Replayed:
