@@ -46,7 +46,7 @@ from turnbuckle.profile.messages.mpi_time import MpiTime
 from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.elsewhere.network import OBSERVED, OnNetwork, Other, other_network
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.order import Prepared
+from turnbuckle.projection.order import Prepared, timeline_of
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
 from turnbuckle.replay.contention.contention import Contended, Program, replay
@@ -168,12 +168,12 @@ class Recorded:
         ----------
         extra : what is added to the run time by settings that only the replay of messages alone has [s] (`_EXTRA`).
         """
-        if self.silent is not None and self.own and setup.path == "host":
-            return replace(row, seconds=self.ready.measured, busiest_share=math.nan)
-        if self.silent is not None:
-            return replace(row, seconds=math.nan, busiest_share=math.nan)
-        other = self.other(setup)
-        timeline, _ = other.settled()
+        # on its own network a run is as recorded, whichever network that is
+        as_recorded = self.silent is not None and self.own and setup.path == "host"
+        if self.silent is not None and not (as_recorded and self.ready.timeline):
+            return replace(row, seconds=self.ready.measured if as_recorded else math.nan, busiest_share=math.nan)
+        other = None if as_recorded else self.other(setup)
+        timeline = timeline_of(self.ready) if other is None else other.settled()[0]
         run = timeline.run
         computes = np.where(run.category == "mpi", 1.0, setup.compute)
         change = replace(no_change(len(run)), ratio=computes, host=np.full(1, setup.compute), network=np.ones(1))
@@ -183,6 +183,7 @@ class Recorded:
         talk, kept = (float(took[which].sum()) / traffic.ranks for which in (explained, ~explained))
         waits = row.gpu_wait_seconds if setup.gpu_shared != "no" and row.gpu_wait_seconds > 0 else 0.0
         parts = self._chain(other, timeline, instants, path, traffic, setup) if followed else {}
+        parts |= {"chain_compute_seconds": parts["chain_compute_seconds"] + extra} if parts else {}
         busy = row.busiest_share * row.seconds / seconds if seconds else 0.0
         return replace(
             row,
@@ -196,7 +197,7 @@ class Recorded:
         )
 
     def _chain(
-        self, other: Other, timeline: TimelineReplay, instants: Float, path: Int, traffic: Traffic, setup: Setup
+        self, other: Other | None, timeline: TimelineReplay, instants: Float, path: Int, traffic: Traffic, setup: Setup
     ) -> dict[str, float]:
         """Return what the critical path is made of [s]: compute, copies of messages, messages under way, and what is left."""
         graph = timeline.graph
@@ -205,7 +206,7 @@ class Recorded:
         calls[traffic.row] = np.where(traffic.explained, 2, 1)
         kind = calls[graph.owner[path]] * np.isin(graph.kind[path], [EDGE["meet"], EDGE["call"], EDGE["run"]])
         copies = np.zeros(len(path))
-        if setup.path in ("hostcopy", "p2p"):
+        if other is not None and setup.path in ("hostcopy", "p2p"):
             plain = self.other(replace(setup, path="host")).added_ns()
             there = path < len(plain)
             copied = (other.added_ns()[: len(plain)][path[there]] - plain[path[there]]) * 1e-9
