@@ -60,6 +60,20 @@ def test_sends_that_rely_on_buffers_get_stuck_by_gpudirect() -> None:
     assert [math.isnan(r.seconds) for r in answer.rows] == [False, False, True] and "0 -> 1 -> 0" in answer.rows[2].stuck
 
 
+def test_a_recording_that_does_not_show_its_network_has_no_run_time_on_another() -> None:
+    """Both receives begin long after their message was sent: what it took on the way is not in the recording."""
+    rows = []
+    for at in (0, 10_000):
+        rows.append(call(0, "Send", at, at + 1_000, partner=1, tag=0, size_bytes=4096))
+        rows.append(call(1, "Recv", 100_000 + at, 101_000 + at, partner=0, tag=0, size_bytes=4096))
+    run = tb.Run.of(build(recorded(*rows)))
+    silent, named = (of_run(run, [1], Setup(network="lassen"), source) for source in ("", "perlmutter"))
+    assert "A770" in {f.code for f in silent.findings} and all(math.isnan(r.seconds) for r in silent.rows)
+    assert "A770" not in {f.code for f in named.findings} and not any(math.isnan(r.seconds) for r in named.rows)
+    own = of_run(run, [1], Setup(network="self")).row(1, "host")
+    assert own.seconds == run.seconds == pytest.approx(own.compute_seconds + own.communication_seconds + own.kept_seconds)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "exit_code"),
     [

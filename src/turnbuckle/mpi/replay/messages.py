@@ -170,7 +170,7 @@ class Traffic:
         begin, end = instants[2 * self.row + 1], instants[2 * self.row + 2]
         apart = self.rank * (float(instants.max()) + 1.0)
         over = np.maximum.accumulate(np.append(-1.0, end + apart)[:-1]) - apart
-        return np.maximum(end - np.maximum(begin, over), 0.0)
+        return np.asarray(np.maximum(end - np.maximum(begin, over), 0.0))
 
     def kept(self) -> dict[str, tuple[int, float]]:
         """Return the number and the total time [s] of the calls that keep their recorded duration, by name, the longest first."""

@@ -372,7 +372,8 @@ def _messages(of: _Exchanged, placed: _Placed, near: Bool, setup: Setup) -> Floa
     # memory that stays pinned is pinned for the first of messages alike
     paid_once = any(charged.pin_once and charged.pin_seconds > 0 for charged in charges_of(setup))
     again = placed.again & paid_once
-    kinds, kind = np.unique(np.column_stack([again, of.size, near, placed.waits, places]), axis=0, return_inverse=True)
+    asked = np.column_stack([again, of.size, near, placed.waits, places]).astype(np.float64)
+    kinds, kind = np.unique(asked, axis=0, return_inverse=True)
     seconds = np.zeros(len(kinds))
     for pinned in np.unique(kinds[:, 0]):
         which = np.flatnonzero(kinds[:, 0] == pinned)

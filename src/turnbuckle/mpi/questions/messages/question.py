@@ -158,7 +158,7 @@ class Recorded:
         target = self.other(Setup(path="host", network=OBSERVED)).carried.target
         bandwidth = setup.card_bandwidth or target.bandwidth or UNLIMITED
         hop = target.hop_s if setup.hop_seconds is None else setup.hop_seconds
-        numbers = {"hop_seconds": hop, "overhead_seconds": target.overhead_s, "card_bandwidth": bandwidth}
+        numbers: dict[str, Any] = {"hop_seconds": hop, "overhead_seconds": target.overhead_s, "card_bandwidth": bandwidth}
         return replace(self, own=True), replace(setup, network="", **numbers)
 
     def timed(self, row: Row, traffic: Traffic, setup: Setup, *, followed: bool, extra: float = 0.0) -> Row:
@@ -182,7 +182,7 @@ class Recorded:
         took, explained = traffic.in_calls(instants), traffic.explained
         talk, kept = (float(took[which].sum()) / traffic.ranks for which in (explained, ~explained))
         waits = row.gpu_wait_seconds if setup.gpu_shared != "no" and row.gpu_wait_seconds > 0 else 0.0
-        parts = self._chain(other, timeline, instants, path, traffic, setup) if followed else {}
+        parts: dict[str, Any] = self._chain(other, timeline, instants, path, traffic, setup) if followed else {}
         parts |= {"chain_compute_seconds": parts["chain_compute_seconds"] + extra} if parts else {}
         busy = row.busiest_share * row.seconds / seconds if seconds else 0.0
         return replace(
