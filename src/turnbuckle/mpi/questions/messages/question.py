@@ -61,7 +61,7 @@ LONGEST_CHAIN: Final = 5_000_000
 
 #: Refusals of the timeline that leave a recording its messages alone, and findings about what its run times rest on.
 _NO_TIMES: Final = ("A122", "A193")
-_OF_THE_NETWORK: Final = ("A351", "A380", "A381", "A384", "A389")
+_OF_THE_NETWORK: Final = ("A351", "A380", "A381", "A389")
 #: Settings that a timeline does not have, as they are left out.
 _EXTRA: Final[dict[str, Any]] = {"compute_of": "", "gpu_shared": "no"}
 
