@@ -329,8 +329,8 @@ def test_settings_that_have_a_part(tmp_path: Path) -> None:
     seen = run(tmp_path)
     slow = on(seen, "peer_bandwidth=30 GB/s")
     assert slow.seconds - slow.measured_seconds == pytest.approx(4e6 / 30e9 - 4e6 / 100e9, rel=1e-6)
-    with pytest.raises(UsageError, match="A099"):
-        on(seen, "taper=2")
+    with pytest.raises(UsageError, match="A570"):
+        on(seen, "ranks=8")
 
 
 @pytest.mark.parametrize(

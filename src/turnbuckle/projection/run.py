@@ -313,7 +313,7 @@ class Run(Shown):
         ------
         CannotAnswer : A110, A121, A122, A158; with a network A164, A193.
         MachineError : a machine that is unknown.
-        UsageError : A014, the additive model has no machine; with a network A050, A074, A081, A091, A092, A099.
+        UsageError : A014, the additive model has no machine; with a network A050, A074, A081, A091, A092, A570.
         """
         if minus is not None or self.judged is not self:
             run = self.judged if minus is None else self.minus(minus)

@@ -15,8 +15,9 @@ from turnbuckle.mpi.questions.messages.question import replayed
 from turnbuckle.mpi.questions.messages.setup import Setup
 from turnbuckle.mpi.replay.patterns import Pattern
 from turnbuckle.mpi.replay.patterns import traffic_of as declared
+from turnbuckle.projection.elsewhere.network import OnNetwork
+from turnbuckle.projection.run import Run
 from turnbuckle.questions.sweep.grid import Study, digest_of
-from turnbuckle.questions.sweep.points import Held
 from turnbuckle.questions.sweep.question import Serial, Swept, sweep
 from turnbuckle.replay.contention.network_file import bundled
 
@@ -58,11 +59,17 @@ def test_a_schedule_without_a_speed_and_a_recording_with_one_are_refused(tmp_pat
     assert bare.failed == {"A068": 1}
 
 
-def test_a_given_profile_is_not_read_again(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(shared / "traces" / "dumpi" / "bgp_7rank" / "testbgp.meta")
-    profile = held.profile()
-    monkeypatch.setattr(Held, "_read", lambda _: pytest.fail("read again"))
-    assert traffic_of(held.path, profile=lambda: profile).ranks == 7
+def test_a_recording_is_read_once_and_its_points_are_those_of_project(shared: Path) -> None:
+    file = shared / "traces" / "nsys-local" / "cannon-py-4r.sqlite"
+    axes = {"path": ["host", "hostcopy"], "compute_of": ["", "2 if rank 0"], "network": ["lassen", "self"]}
+    swept = sweep(Study("run", MESSAGES, {"run": file}, {}, (), axes), Serial())
+    assert swept.failed == {}
+    run = Run.read(file).judged
+    for row in swept.rows():
+        words = (f"path={row['path']}",)
+        project = run.project("self", draws=0, network=OnNetwork(row["network"], words)).projections[0]
+        assert row["compute_of"] or row["seconds"] == project.seconds
+        assert not row["compute_of"] or row["seconds"] > project.seconds
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hostile_names import SAMPLE, Ran
+from mpi_rows import call, recorded
 
+import turnbuckle as tb
 from turnbuckle.foundation.settings import settings_of
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.gpudirect import question
+from turnbuckle.mpi.questions.messages.question import of_run
 from turnbuckle.mpi.questions.messages.setup import Setup
-from turnbuckle.mpi.replay.messages import Messages, Traffic
+from turnbuckle.profile.profile import build
 
 Run = Callable[..., Ran]
 
@@ -45,17 +48,30 @@ def test_sends_that_are_tested_for_do_not_get_stuck(turnbuckle: Run, shared: Pat
     assert ran.code == 0 and "stuck" not in ran.out, ran.err
 
 
-def test_sends_that_rely_on_buffers_get_stuck_by_gpudirect(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sends_that_rely_on_buffers_get_stuck_by_gpudirect() -> None:
     """Two ranks send 100 B head-on: fine while they are eager, which they never are from device memory."""
-    first, then = np.array([0, 2]), np.array([3, 1])
-    head_on = Messages(first, first, then, then, np.full(2, -1), np.full(2, 100.0))
-    made = Traffic(2, np.array([0, 0, 1, 1]), np.zeros(4), np.zeros(4), np.zeros(2), head_on, (), 1.0, 0)
-    monkeypatch.setattr("turnbuckle.mpi.questions.messages.exchanged.recorded", lambda _: made)
-    ran = turnbuckle("model", "messages", SAMPLE, "--ranks-per-node", "1")
-    assert ran.code == 0, ran.err
-    assert "by gpudirect this run deadlocks" in ran.out
-    rows = json.loads(turnbuckle("model", "messages", SAMPLE, "--ranks-per-node", "1", "--format", "json").out)["replays"]
-    assert [r["seconds"] is None for r in rows] == [False, False, True] and "0 -> 1 -> 0" in rows[2]["stuck"]
+    rows = []
+    for rank, other in ((0, 1), (1, 0)):
+        of = {"partner": other, "tag": 0, "size_bytes": 100}
+        rows += [call(rank, "Send", 0, 1_000, **of), call(rank, "Recv", 1_000, 10_000, **of)]
+        rows += [call(rank, "Recv" if rank else "Send", 20_000, 31_000 if rank else 21_000, partner=other, tag=1, size_bytes=100)]
+    answer = of_run(tb.Run.of(build(recorded(*rows))), [1], Setup(network="lassen"), "lassen")
+    assert "by gpudirect this run deadlocks" in answer.verdict.sentence
+    assert [math.isnan(r.seconds) for r in answer.rows] == [False, False, True] and "0 -> 1 -> 0" in answer.rows[2].stuck
+
+
+def test_a_recording_that_does_not_show_its_network_has_no_run_time_on_another() -> None:
+    """Both receives begin long after their message was sent: what it took on the way is not in the recording."""
+    rows = []
+    for at in (0, 10_000):
+        rows.append(call(0, "Send", at, at + 1_000, partner=1, tag=0, size_bytes=4096))
+        rows.append(call(1, "Recv", 100_000 + at, 101_000 + at, partner=0, tag=0, size_bytes=4096))
+    run = tb.Run.of(build(recorded(*rows)))
+    silent, named = (of_run(run, [1], Setup(network="lassen"), source) for source in ("", "perlmutter"))
+    assert "A770" in {f.code for f in silent.findings} and all(math.isnan(r.seconds) for r in silent.rows)
+    assert "A770" not in {f.code for f in named.findings} and not any(math.isnan(r.seconds) for r in named.rows)
+    own = of_run(run, [1], Setup(network="self")).row(1, "host")
+    assert own.seconds == run.seconds == pytest.approx(own.compute_seconds + own.communication_seconds + own.kept_seconds)
 
 
 @pytest.mark.parametrize(

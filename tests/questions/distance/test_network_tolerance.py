@@ -49,7 +49,8 @@ def projected(run: Run, asked: OnNetwork, latencies: Sequence[float]) -> list[fl
     """Return the run times on a network whose latency is longer by each of these [s]."""
     plain = run.project(network=asked, draws=0).projections[0].network
     assert plain is not None
-    longer = [(*asked.settings, f"hop_seconds={(plain.target.latency_s + latency) / 2!r} s") for latency in latencies]
+    # messages share nothing on an exact curve
+    longer = [("fidelity=logp", *asked.settings, f"hop_seconds={(plain.target.latency_s + latency) / 2!r} s") for latency in latencies]
     return [run.project(network=OnNetwork(asked.name, words, asked.source), draws=0).projections[0].seconds for words in longer]
 
 
@@ -88,7 +89,7 @@ def optimum(run: Run, latency: float, first: float, last: float) -> tuple[float,
 
     Prices are straight between `first` and `last`.
     """
-    other = other_network(run.between, run.ordered.timeline, OnNetwork("self"))
+    other = other_network(run.between, run.ordered.timeline, OnNetwork("self", ("fidelity=logp",)))
     graph, low, high = other.graph, other.added_ns(first), other.added_ns(last)
     slope = (high - low) / (last - first)
     count = len(graph.time_ns)
@@ -147,7 +148,7 @@ def test_the_cost_of_a_byte_is_what_project_says(asked: OnNetwork) -> None:
     answer = run.distance("network", "bandwidth", network=asked)
     assert answer.curve.gap == 0 and answer.network is not None and answer.network.target.bandwidth is not None
     for cost in (0.1, 0.35, 1.0, 1.7, 10.0):
-        words = (*asked.settings, f"card_bandwidth={answer.network.target.bandwidth / cost!r} B/s")
+        words = (*asked.settings, "fidelity=logp", f"card_bandwidth={answer.network.target.bandwidth / cost!r} B/s")
         projected = run.project(network=OnNetwork(asked.name, words, asked.source), draws=0).projections[0].seconds
         assert float(answer.curve(cost)) == pytest.approx(projected, abs=2e-9), cost
     assert (np.diff(answer.curve.slopes) > 0).all() and answer.curve.slopes[0] >= 0
@@ -159,7 +160,13 @@ def test_what_a_real_run_loses_to_slower_nics(shared: Path, turnbuckle: Callable
     answer = run.distance("network", "bandwidth")
     assert float(answer.curve(1.0)) == pytest.approx(run.seconds, abs=1e-12)
     assert answer.network is not None and answer.network.target.bandwidth is not None
-    slower = OnNetwork("self", (f"card_bandwidth={answer.network.target.bandwidth / 5!r} B/s",))
+    slower = OnNetwork(
+        "self",
+        (
+            "fidelity=logp",
+            f"card_bandwidth={answer.network.target.bandwidth / 5!r} B/s",
+        ),
+    )
     assert float(answer.curve(5.0)) == pytest.approx(run.project(network=slower, draws=0).projections[0].seconds, abs=2e-9)
     said = json.loads(turnbuckle("slack", path, "--mode", "network", "--over", "bandwidth", "--format", "json").out)
     assert said["curve"] == json.loads(answer.to_json())["curve"] and said["network"]["source"]["name"] == "observed"

@@ -119,6 +119,7 @@ class Traffic:
     recorder : format of the recording, which selects the advice that messages give; empty without a recording.
     recording : where the regions and kernels between the calls stand; None for a schedule, and for more ranks than were recorded.
     gpus_of_rank : number of GPUs that the recorded kernels of each rank ran on, shape (ranks,); empty where no kernel is recorded.
+    row : activity of the profile that each activity here is; empty without a recording.
     """
 
     ranks: int
@@ -140,6 +141,7 @@ class Traffic:
     recorder: str = ""
     recording: Recording | None = field(default=None, repr=False, compare=False)
     gpus_of_rank: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    row: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
 
     def work_seconds(self, compute: float = 1.0) -> Float:
         """Return the time of each rank (thread) outside exchanges, with its compute times a factor [s], shape (ranks,)."""
@@ -151,6 +153,24 @@ class Traffic:
     def compute_seconds(self) -> Float:
         """Return the time of each rank (thread) outside exchanges [s], shape (ranks,)."""
         return self.work_seconds()
+
+    @cached_property
+    def explained(self) -> Bool:
+        """Return which calls a message or a collective explains, so that a replay computes them anew, shape (activities,)."""
+        pairs = self.messages
+        ends = [pairs.send, pairs.sent, pairs.receive, pairs.received]
+        ends += [part.reshape(-1) for rounds in self.rounds for part in (rounds.activity, rounds.begin)]
+        at = np.concatenate(ends)
+        explained = np.zeros(len(self.rank), dtype=np.bool_)
+        explained[at[at >= 0]] = True
+        return explained
+
+    def in_calls(self, instants: Float) -> Float:
+        """Return the time of each call [s] at these instants of the graph, less what lies within an earlier call of its thread."""
+        begin, end = instants[2 * self.row + 1], instants[2 * self.row + 2]
+        apart = self.rank * (float(instants.max()) + 1.0)
+        over = np.maximum.accumulate(np.append(-1.0, end + apart)[:-1]) - apart
+        return np.asarray(np.maximum(end - np.maximum(begin, over), 0.0))
 
     def kept(self) -> dict[str, tuple[int, float]]:
         """Return the number and the total time [s] of the calls that keep their recorded duration, by name, the longest first."""
@@ -233,6 +253,7 @@ def recorded(profile: Profile) -> Traffic:
         recorder=recorder_of(profile.trace.facts),
         recording=Recording(profile.trace, first, profile.last_ns, tuple(number)),
         gpus_of_rank=_gpus(profile.trace, number, rank_of),
+        row=mpi["i"].to_numpy()[order].astype(np.int64),
     )
 
 

@@ -11,9 +11,9 @@ proportion where the recording is faster than its price.
 A recording shows when a receive returned, not when its message arrived.  The arrival is taken to be the message's price after the send
 began; what is left of the receive after that is the receiver's own.
 
-By `logp` messages share nothing.  By `flow` (``fidelity=flow``) those that are under way at once share NICs and links, as in `turnbuckle
-model messages`, and so do collectives: each message takes what the contention engine says, on the recording's network where all begin when
-they began, on the other where all begin when they would.  A collective takes its price alone, and as much more as it ends later beside the
+By `logp` messages share nothing.  By `flow`, the default, those that are under way at once share NICs and links, and so do
+collectives: each message takes what the contention engine says, on the recording's network where all begin when they began, on the other
+where all begin when they would.  A collective takes its price alone, and as much more as it ends later beside the
 others than without them.  When they begin follows from what they take, so both are computed in turn until nothing changes.  Ranks that
 share a GPU share its time in the same passes (`turnbuckle.projection.elsewhere.shared_gpus`).
 """
@@ -29,20 +29,20 @@ import polars as pl
 
 from turnbuckle.cost.collectives import THROUGH_HOST_ERROR, Fabric, ways
 from turnbuckle.foundation import registry
-from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.foundation.units import show
 from turnbuckle.profile.dependencies.graph import EDGE, Graph, Index
-from turnbuckle.profile.dependencies.ranks import rendezvous
 from turnbuckle.profile.dependencies.sides import activities
 from turnbuckle.profile.messages.collective_kernels import sized_collectives
 from turnbuckle.profile.messages.mpi_calls import Exchanges, exchanges, in_words
+from turnbuckle.profile.messages.mpi_time import MpiTime, mpi_time
 from turnbuckle.profile.messages.observed_network import observed_bandwidth, observed_network
 from turnbuckle.profile.profile import Profile
 from turnbuckle.profile.transfers import LinkFit
-from turnbuckle.projection.elsewhere.shared_gpus import SharedGpus
+from turnbuckle.projection.elsewhere.shared_gpus import DeviceEdges, SharedGpus
 from turnbuckle.replay.timeline import TimelineReplay, no_change
 from turnbuckle.replay.trust import Trust
 from turnbuckle.trace.recorders import what_to_record
@@ -66,14 +66,22 @@ class OnNetwork:
 
     Attributes
     ----------
-    name : network, by name or file; ``self`` for the one that the recording shows.
-    settings : what replaces its values, as ``name=value`` (`turnbuckle.mpi.questions.messages.prices.SETTINGS`).
+    name : network, by name or file; ``self`` for the one that the recording shows, empty for one switch.
+    settings : what replaces its values, as ``name=value`` (`turnbuckle.mpi.questions.messages.setup.Setup`).
     source : network of the recording, by name or file; empty fits it to the recording's messages.
     """
 
     name: str
     settings: tuple[str, ...] = ()
     source: str = ""
+
+    def of(self, *names: str) -> tuple[str, ...]:
+        """Return the settings of these names.
+
+        >>> OnNetwork("lassen", ("cards=gpu", "fidelity=flow")).of("fidelity")
+        ('fidelity=flow',)
+        """
+        return tuple(word for word in self.settings if word.partition("=")[0].strip() in names)
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,9 @@ class Prices:
     call, call_seconds : call of each member of a collective, and when it is done after all have begun together [s].
     shared : function of all instants of the graph [s] that returns `message_seconds` and `call_seconds` where those under way at once
         share NICs and links; None where they share nothing.
+    waits : whether a message waits for its receive, in the order of `message_seconds`.
+    sender_seconds : what the rank that sends a message does for it besides, before its call returns: its copy to the host [s].
+    gone : activities of copies that no message needs there.
     gpus : kernels of ranks that share a GPU of their node; None where each has one for itself.
     fabric : what carries collectives that ran as kernels; None where there are none.
     kernel_seconds : time of each of these kernels, alone [s].
@@ -102,12 +113,20 @@ class Prices:
     nodes: int
     hop_s: float = 0.0
     message_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
+    waits: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_), repr=False)
+    sender_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
+    gone: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     call: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     call_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
     fabric: Fabric | None = None
     kernel_seconds: Float = field(default_factory=lambda: np.zeros(0), repr=False)
     shared: Callable[[Float], tuple[Float, Float]] | None = field(default=None, repr=False)
     gpus: SharedGpus | None = field(default=None, repr=False)
+
+    @property
+    def alone(self) -> bool:
+        """Return whether nothing is shared, neither links nor GPUs."""
+        return self.shared is None and self.gpus is None
 
     def begun(self, instants: Float) -> Prices:
         """Return the prices where activities begin and end at these instants of the graph [s]; themselves where nothing is shared."""
@@ -143,6 +162,7 @@ class Carried(Declared):
     kernels, kernels_bytes : collectives that ran as kernels, and the bytes of their buffers [B].
     kernels_kept : collective kernels that keep their time because what they moved is not recorded, or has no price.
     kernels_fitted : how many of them the recording's bandwidth was fitted to; None where its network was named.
+    mpi : what the recorded time in calls of MPI is made of.
     shared_kernels, ranks_per_gpu : kernels of ranks that share a GPU on the target, and most ranks on one.
     """
 
@@ -162,6 +182,7 @@ class Carried(Declared):
     kernels_fitted: int | None = None
     shared_kernels: int = 0
     ranks_per_gpu: int = 1
+    mpi: MpiTime = field(default_factory=MpiTime)
 
     @property
     def error(self) -> float:
@@ -226,10 +247,27 @@ class Other:
         """Return what the network adds to each lag where its NICs take so many times as long for a byte, shape (edges,) [ns]."""
         return self._added(self.carried.target if cost == 1.0 else self._slower(cost))[1]
 
-    def settled(self) -> tuple[TimelineReplay, float]:
-        """Return the run on the other network, and the share of its run time by which the last pass of sharing still changed it."""
-        target = self.carried.target
-        kernels = _Kernels(self.graph, target)
+    def later(self, latency: float) -> float:
+        """Return the run time of the graph where the network's latency between nodes is so much longer [s]."""
+        return self._seconds(self._priced(latency) if latency else self.carried.target)
+
+    def slower(self, cost: float) -> float:
+        """Return the run time of the graph where the network's NICs take so many times as long for a byte [s]."""
+        return self._seconds(self.carried.target if cost == 1.0 else self._slower(cost))
+
+    def _seconds(self, target: Prices) -> float:
+        timeline, _ = self.settled(target)
+        return float(timeline.seconds(replace(no_change(len(timeline.run)), network=np.ones(1))))
+
+    def settled(self, target: Prices | None = None) -> tuple[TimelineReplay, float]:
+        """Return the run on the other network, and the share of its run time by which the last pass of sharing still changed it.
+
+        Parameters
+        ----------
+        target : prices on another network than the one that was asked for.
+        """
+        target = target or self.carried.target
+        kernels = DeviceEdges(self.graph, target.gpus, target.gone)
         # from when messages and kernels began, so that a run on its own network keeps every instant
         began = np.asarray(self.timeline.graph.time_ns * 1e-9, dtype=np.float64)
         added, slower = self._added(target.begun(began))[1], kernels.stretched(began)
@@ -237,7 +275,7 @@ class Other:
         moved = 0.0
         change = replace(no_change(len(timeline.run)), network=np.ones(1))
         seconds = float(timeline.seconds(change))
-        for k in range(_PASSES if target.shared is not None or target.gpus is not None else 0):
+        for k in range(0 if target.alone else _PASSES):
             instants = timeline.path(change)[0]
             more, stretch = self._added(target.begun(instants))[1], kernels.stretched(instants)
             apart = np.abs(more - added) + np.abs(stretch - slower) * self.graph.lag_ns
@@ -251,29 +289,6 @@ class Other:
             if k and moved < _SETTLED:
                 break
         return timeline, moved
-
-
-class _Kernels:
-    """Own edges of kernels of ranks that share a GPU."""
-
-    def __init__(self, graph: Graph, target: Prices) -> None:
-        self._shared, self._edges = target.gpus, len(graph.kind)
-        if self._shared is None:
-            return
-        kernel = np.full(len(graph.activity), -1)
-        kernel[self._shared.activity] = np.arange(len(self._shared.activity))
-        run = np.flatnonzero((graph.kind == EDGE["run"]) & (kernel[graph.owner] >= 0))
-        self._run, self._kernel = run, kernel[graph.owner[run]]
-        self._seconds = np.zeros(len(self._shared.activity))
-        self._seconds[self._kernel] = graph.lag_ns[run] * 1e-9
-
-    def stretched(self, instants: Float) -> Float:
-        """Return how many times as long every edge takes where activities begin at these instants [s], shape (edges,)."""
-        out = np.ones(self._edges)
-        if self._shared is not None:
-            begins = instants[2 * self._shared.activity + 1]
-            out[self._run] = self._shared.stretched(begins, self._seconds)[self._kernel]
-        return out
 
 
 @dataclass(frozen=True)
@@ -325,7 +340,7 @@ def other_network(between: Between, timeline: TimelineReplay | None, asked: OnNe
     ------
     CannotAnswer : A122, there is no timeline; A164, the recording shows no messages or collectives between ranks; A193, the network of the
         recording is not named, and its messages or collectives do not show it.
-    UsageError : the network (A050) or a setting (A074, A081, A091, A092, A099) is not valid.
+    UsageError : the network (A050) or a setting (A074, A081, A091, A092, A570) is not valid.
     """
     if timeline is None and trust is not None and trust.refused:
         raise error_of("A122", found=trust.refused, fix=trust.record)
@@ -340,16 +355,19 @@ def other_network(between: Between, timeline: TimelineReplay | None, asked: OnNe
     starts, ends = graph.time_ns[1::2], graph.time_ns[2::2]
     observed = None if asked.source or matched is None else observed_network(matched.messages, starts, ends)
     reached = None if asked.source or not sized.height else _reached(sized, graph, profile)
-    if sized.height and not asked.source and reached is None:
+    unneeded = asked.name == OBSERVED and not asked.settings and not asked.source and observed is None and reached is None
+    if sized.height and not asked.source and reached is None and not unneeded:
         raise error_of("A193.kernels")
 
     def of(name: str, words: Sequence[str] = ()) -> Prices:
         return between.prices(name, words, observed, reached[0] if reached else None)
 
-    name = asked.source if asked.name == OBSERVED else asked.name
-    fidelity = tuple(word for word in asked.settings if word.partition("=")[0].strip() == "fidelity")
-    source = of(asked.source, fidelity) if asked.source or fidelity not in between.observed else between.observed[fidelity]
-    if not asked.source:
+    # a run on its own network keeps every instant, whichever network that is
+    own = "" if unneeded else asked.source or OBSERVED
+    name = own if asked.name == OBSERVED else asked.name
+    fidelity = asked.of("fidelity")
+    source = of(own, fidelity) if own != OBSERVED or fidelity not in between.observed else between.observed[fidelity]
+    if own == OBSERVED:
         between.observed[fidelity] = source
     target = of(name, asked.settings)
     source = source.begun(np.asarray(graph.time_ns * 1e-9, dtype=np.float64))
@@ -374,7 +392,7 @@ def other_network(between: Between, timeline: TimelineReplay | None, asked: OnNe
         count = None if asked.source or observed is None else observed.count
         sizes, alone = pairs["size"], in_words(matched.alone, profile.trace, profile.first_ns)
         messages = (pairs.height, int(sizes.fill_null(0).clip(0).sum()), len(source.call), sizes.null_count(), matched.unmatched)
-        carried = Carried(*(target, source, count, *messages, alone, 0.0, *kernels, *shared))
+        carried = Carried(*(target, source, count, *messages, alone, 0.0, *kernels, *shared, _mpi_time(between, graph, source)))
     return Other(timeline, added(target)[0], carried, later, slower, added)
 
 
@@ -395,6 +413,16 @@ def _reached(sized: pl.DataFrame, graph: Graph, profile: Profile) -> tuple[float
     return observed_bandwidth(sized, run_ns[sized["activity"].to_numpy()] * 1e-9, fixed, weight)
 
 
+def _mpi_time(between: Between, graph: Graph, source: Prices) -> MpiTime:
+    """Return what the recorded time in calls of MPI is made of."""
+    matched, rows = between.matched, activities(between.profile)
+    assert matched is not None
+    mpi = (rows["category"].cast(pl.String) == "mpi").to_numpy()
+    calls, of = np.flatnonzero(mpi), rows.filter(pl.Series(mpi)).select("thread", "process")
+    times = (graph.time_ns[1::2], graph.time_ns[2::2], matched, source.message_seconds, source.waits)
+    return mpi_time(calls, of["thread"].to_numpy(), of["process"].n_unique(), *times, (source.call, source.call_seconds), source.overhead_s)
+
+
 def _with_messages(
     graph: Graph, matched: Exchanges | None, starts: Int, ends: Int, source: Prices, target: Prices, sized: pl.DataFrame
 ) -> tuple[Graph, Float]:
@@ -403,29 +431,36 @@ def _with_messages(
     lags.kernels(sized["activity"].to_numpy(), source, target)
     if matched is None:
         return lags.graph()
-    pairs = matched.messages.with_columns(waits=rendezvous(matched.messages), price=source.message_seconds, more=target.message_seconds)
-    pairs = pairs.with_columns(pl.col("more") - pl.col("price")).filter(pl.col("activity") >= 0, pl.col("done_r") >= 0)
-    send, sent, post, received = (pairs[c].to_numpy().astype(np.int64) for c in ("activity", "done", "activity_r", "done_r"))
-    more = pairs["more"].to_numpy() * 1e9
-    takes = np.round(pairs["price"].to_numpy() * 1e9).astype(np.int64)
-    waits = pairs["waits"].to_numpy()
+    pairs = matched.messages.select("activity", "done", "activity_r", "done_r")
+    there = ((pairs["activity"] >= 0) & (pairs["done_r"] >= 0)).fill_null(False).to_numpy()
+    send, sent, post, received = (pairs[c].to_numpy().astype(np.int64)[there] for c in pairs.columns)
+    more = (target.message_seconds - source.message_seconds)[there] * 1e9
+    takes, waits = np.round(source.message_seconds[there] * 1e9).astype(np.int64), source.waits[there]
     # when the last message of each receive is taken to have arrived, and what the receive does after that
     arrival = np.full(len(starts), np.iinfo(np.int64).min)
     np.maximum.at(arrival, received, starts[send] + takes)
     after = np.maximum(ends - np.maximum(arrival, starts), 0)
-    there = (send != received) & (starts[send] < ends[received])
+    ahead = (send != received) & (starts[send] < ends[received])
     lag = np.minimum(takes + after[received], ends[received] - starts[send])
-    lags.carry(2 * send[there] + 1, 2 * received[there] + 2, lag[there], more[there])
+    lags.carry(2 * send[ahead] + 1, 2 * received[ahead] + 2, lag[ahead], more[ahead])
     # a receive that found its message under way did not work for so long
-    late = np.unique(received[there & ~waits])
+    late = np.unique(received[ahead & ~waits])
     lags.shorten(late, np.maximum(after[late], round(source.overhead_s * 1e9)))
     # both sides of a message that cannot leave early wait for each other
-    back = there & waits & (sent >= 0) & (sent != post) & (starts[post] < ends[np.maximum(sent, 0)])
+    back = ahead & waits & (sent >= 0) & (sent != post) & (starts[post] < ends[np.maximum(sent, 0)])
     lags.carry(2 * post[back] + 1, 2 * sent[back] + 2, None, more[back])
-    forth = there & waits & (post >= 0) & (starts[post] < ends[received])
+    forth = ahead & waits & (post >= 0) & (starts[post] < ends[received])
     lags.carry(2 * post[forth] + 1, 2 * received[forth] + 2, np.minimum(lag, ends[received] - starts[post])[forth], more[forth])
     itself = waits & (sent == send)
     lags.carry(2 * send[itself] + 1, 2 * send[itself] + 2, None, more[itself])
+    # one that cannot leave early there only has the whole of its way before it once its receive is posted
+    only = ahead & ~waits & target.waits[there] & (post >= 0) & (starts[post] < ends[received])
+    since = np.minimum(takes, ends[received] - starts[post])
+    lags.carry(2 * post[only] + 1, 2 * received[only] + 2, since[only], (more + takes - since)[only])
+    # a rank makes its copies itself
+    busy = (target.sender_seconds - source.sender_seconds)[there] * 1e9
+    lags.lengthen(send[~itself], busy[~itself])
+    lags.drop(target.gone)
     lags.collectives(source, target)
     return lags.graph()
 
@@ -468,6 +503,17 @@ class _Lags:
         edge = self._of(2 * calls + 1, 2 * calls + 2)
         recorded = edge >= 0
         self.lag[edge[recorded]] = np.minimum(self.lag[edge[recorded]], lag[recorded])
+
+    def lengthen(self, calls: Int, added: Float) -> None:
+        """Let calls take longer by themselves [ns]."""
+        edge = self._of(2 * calls + 1, 2 * calls + 2)
+        np.add.at(self.added, edge[edge >= 0], added[edge >= 0])
+
+    def drop(self, activity: Int) -> None:
+        """Let device activities take no time and begin at once."""
+        kinds = np.isin(self._graph.kind, [EDGE["run"], EDGE["deliver"]])
+        gone = kinds & np.isin(self._graph.owner, activity)
+        self.added[gone] = -self.lag[gone].astype(np.float64)
 
     def collectives(self, source: Prices, target: Prices) -> None:
         """Let the calls of collectives take as much more as their price is higher."""

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.profile.dependencies.graph import EDGE, Graph
 
 #: Relative error of a time that sums of instants leave.
 _ROUNDING: Final = 1e-6
@@ -85,3 +86,28 @@ def _ends(begins: Float, seconds: Float, rank: Int) -> Float:
     last = begins[-1] + len(rank) * float(seconds.sum()) if len(begins) else 0.0
     until(last)
     return ends
+
+
+class DeviceEdges:
+    """Own edges of kernels of ranks that share a GPU, and of copies that are gone."""
+
+    def __init__(self, graph: Graph, shared: SharedGpus | None, gone: Int) -> None:
+        self._shared, self._edges = shared, len(graph.kind)
+        self._gone = np.isin(graph.kind, [EDGE["run"], EDGE["deliver"]]) & np.isin(graph.owner, gone)
+        if self._shared is None:
+            return
+        kernel = np.full(len(graph.activity), -1)
+        kernel[self._shared.activity] = np.arange(len(self._shared.activity))
+        run = np.flatnonzero((graph.kind == EDGE["run"]) & (kernel[graph.owner] >= 0))
+        self._run, self._kernel = run, kernel[graph.owner[run]]
+        self._seconds = np.zeros(len(self._shared.activity))
+        self._seconds[self._kernel] = graph.lag_ns[run] * 1e-9
+
+    def stretched(self, instants: Float) -> Float:
+        """Return how many times as long every edge takes where activities begin at these instants [s], shape (edges,)."""
+        out = np.ones(self._edges)
+        if self._shared is not None:
+            begins = instants[2 * self._shared.activity + 1]
+            out[self._run] = self._shared.stretched(begins, self._seconds)[self._kernel]
+        out[self._gone] = 0.0
+        return out

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -33,6 +33,9 @@ _ROUNDS: Final = 6
 _ROUNDING_NS: Final = 0.05
 #: Share of a stretch over which the slope at its ends is taken.
 _NEAR: Final = 0.01
+#: Share of the run time by which a curve that is replayed at points may be off a straight line, and how often a stretch is halved at most.
+_STRAIGHT: Final = 1e-3
+_HALVINGS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def tolerate_network(
 
     Raises
     ------
-    CannotAnswer : A122, A164, A193; UsageError : A015 for classes, a machine or idle gaps, A050, A074, A081, A091, A092, A099, A427.
+    CannotAnswer : A122, A164, A193; UsageError : A015 for classes, a machine or idle gaps, A050, A074, A081, A091, A092, A427, A570.
     """
     if given := [name for name, value in others.items() if value and name not in ("draws", "seed")]:
         raise error_of("A015.network", found=f"--mode network with {', '.join(given)}")
@@ -67,7 +70,7 @@ def tolerate_network(
     ready, other = _on(seen, asked)
     assert ready.trust is not None
     timeline, measured = trusted_timeline(ready), seen.profile.seconds
-    curve = exact_curve(other, other.added_ns, [0.0, *STRETCHES, FARTHEST], most or breakpoints_affordable(timeline))
+    curve = curve_of(other, [0.0, *STRETCHES, FARTHEST], "latency", most or breakpoints_affordable(timeline))
     curve = replace(curve, seconds=curve.seconds + (measured - timeline.unchanged_seconds))
     tolerances = tuple(Tolerance(share, curve.reaches(measured * (1 + share)), None) for share in THRESHOLDS)
     beyond = measured - float(timeline.graph.time_ns.max()) * 1e-9
@@ -84,19 +87,58 @@ def bandwidth_curve(seen: Run, network: OnNetwork | str | None, ends: Sequence[f
     """
     ready, other = _on(seen, on_other(network) or OnNetwork(OBSERVED))
     timeline = trusted_timeline(ready)
-    curve = exact_curve(other, other.slowed_ns, ends, breakpoints_affordable(timeline))
+    curve = curve_of(other, ends, "bandwidth", breakpoints_affordable(timeline))
     return replace(curve, seconds=curve.seconds + (seen.profile.seconds - timeline.unchanged_seconds)), other.carried
 
 
 def _on(seen: Run, asked: OnNetwork) -> tuple[Prepared, Other]:
-    """Return a run with its order, and on another network."""
-    if any(word.partition("=")[0].strip() == "fidelity" for word in asked.settings):
-        raise error_of("A099.curve", found="fidelity")
+    """Return a run with its order, and on another network; messages share nothing unless they are asked to."""
+    if not asked.of("fidelity"):
+        asked = replace(asked, settings=(*asked.settings, "fidelity=logp"))
     ready = seen.prepared(MODEL)
-    other = other_network(seen.between, trusted_timeline(ready), asked)
-    if other.carried.shared_kernels:
-        raise error_of("A099.curve", found=f"{other.carried.ranks_per_gpu} ranks on a GPU")
-    return ready, other
+    return ready, other_network(seen.between, trusted_timeline(ready), asked)
+
+
+def curve_of(other: Other, numbers: Sequence[float], over: Literal["latency", "bandwidth"], most: int) -> Curve:
+    """Return the run time of the graph [s] against added latency, or the cost of a byte, of its network.
+
+    Parameters
+    ----------
+    numbers : first and last, and between them points to look from.
+    most : breakpoints looked for on each stretch.
+
+    By itself a message's price is a broken line in either number, and every breakpoint is found.  Where messages share links, or ranks a
+    GPU, the run is replayed at points, more of them where the curve bends; between two points it is taken to be a straight line.
+    """
+    if other.carried.target.alone:
+        return exact_curve(other, other.added_ns if over == "latency" else other.slowed_ns, numbers, most)
+    return sampled_curve(other.later if over == "latency" else other.slower, numbers)
+
+
+def sampled_curve(at: Callable[[float], float], numbers: Sequence[float]) -> Curve:
+    """Return a run time [s] at some numbers, and at the middle between two wherever a straight line is too far off there.
+
+    Parameters
+    ----------
+    at : run time at a number [s].
+    """
+    seconds = {x: at(x) for x in numbers}
+    gap = 0.0
+    looked = [(a, b, _HALVINGS) for a, b in pairwise(numbers)]
+    while looked:
+        first, last, left = looked.pop()
+        middle = (first + last) / 2
+        straight = (seconds[first] + seconds[last]) / 2
+        seconds[middle] = at(middle)
+        off = abs(seconds[middle] - straight)
+        if off <= _STRAIGHT * seconds[middle] or not left:
+            gap = max(gap, off)
+            continue
+        looked += [(first, middle, left - 1), (middle, last, left - 1)]
+    knots = np.array(sorted(seconds))
+    # a longer way never helps: what a replay with shared links gains on it is an anomaly of sharing
+    times = np.maximum.accumulate([seconds[x] for x in knots.tolist()])
+    return Curve(knots, times, np.diff(times) / np.diff(knots), gap)
 
 
 def exact_curve(other: Other, added: Callable[[float], Float], ends: Sequence[float], most: int) -> Curve:

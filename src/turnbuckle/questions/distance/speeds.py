@@ -124,7 +124,7 @@ def network_bandwidth(seen: Run, network: OnNetwork | str | None = None) -> Swee
 
     Raises
     ------
-    CannotAnswer : A122, A164, A193, A195.  UsageError : A050, A074, A081, A091, A092, A099.
+    CannotAnswer : A122, A164, A193, A195.  UsageError : A050, A074, A081, A091, A092, A570.
     """
     curve, carried = bandwidth_curve(seen, network, [CHEAPEST, 1.0, DEAREST])
     measured = seen.profile.seconds

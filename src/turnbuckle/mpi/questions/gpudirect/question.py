@@ -21,7 +21,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.units import show
 from turnbuckle.mpi.questions.messages.link_use import LinkUse, link_use
-from turnbuckle.mpi.questions.messages.question import PATHS, Answered, Row, ranged, replayed, shapes
+from turnbuckle.mpi.questions.messages.question import PATHS, Answered, Recorded, Row, ranged, replayed, shapes
 from turnbuckle.mpi.questions.messages.setup import Setup, driving, fitted, mapped, network_of, program_of
 from turnbuckle.mpi.questions.messages.times import Crossover, MessageTimes, SizeClass, crossover, message_times, size_classes
 from turnbuckle.mpi.replay.messages import Traffic
@@ -261,10 +261,15 @@ def study(
     *,
     ranks_per_node: Sequence[int] = (1, 2, 4),
     progress: Callable[[float], object] | None = None,
+    recording: Recorded | None = None,
 ) -> GpuDirectStudy:
     """Return the GPUDirect study of a recorded run.  Raises A074, and what `replayed` refuses; A170, no grid to repeat."""
     each, asked = shapes(ranks_per_node), driving(setup or Setup(), traffic)
-    traffic, setup = fitted(traffic, asked)
+    if recording is not None:
+        recording, asked = recording.on(asked)
+    # of a run repeated to more ranks there is no timeline
+    held = recording if asked.ranks in (0, traffic.ranks) else None
+    traffic, setup = fitted(traffic, asked) if held is None else (traffic, asked)
     rows: list[Row] = []
     cases: list[Case] = []
     sizes: list[SizeClass] = []
@@ -273,7 +278,7 @@ def study(
         times: dict[str, MessageTimes] = {}
         for path in PATHS:
             path_setup = replace(of_shape, path=path)
-            outcome = replayed(traffic, path_setup, traced=True)
+            outcome = replayed(traffic, path_setup, traced=True, recording=held)
             rows.append(outcome.row)
             if path in BOTH:
                 cases.append(Case("node", outcome.network.bandwidth, outcome.row, link_use(outcome, len(traffic.tail_seconds))))
@@ -281,10 +286,11 @@ def study(
                     times[path] = message_times(traffic, path_setup, outcome)
         if len(times) == len(BOTH):
             sizes += size_classes(times["hostcopy"], times["gpudirect"], of_shape)
-        cases += _faster_nics(traffic, of_shape)
+        cases += _faster_nics(traffic, of_shape, held)
         if progress is not None:
             progress((k + 1) / (len(each) + 1))
-    answered = replace(ranged(Answered(traffic, setup, tuple(rows))), setup=asked)
+    rests_on = () if held is None else held.findings
+    answered = replace(ranged(Answered(traffic, setup, tuple(rows), recording=held, on_network=rests_on)), setup=asked)
     best_setup = replace(setup, ranks_per_node=answered.best)
     matrix = traffic_matrix(traffic, setup.collectives) if traffic.ranks <= MOST_RANKS else None
     together = max((r.ranks_per_node for r in rows if r.nodes > 1), default=each[0])
@@ -297,7 +303,7 @@ def study(
     return GpuDirectStudy(answered, tuple(cases), tuple(sizes), matrix, node, together, slopes)
 
 
-def _faster_nics(traffic: Traffic, setup: Setup) -> list[Case]:
+def _faster_nics(traffic: Traffic, setup: Setup, recording: Recorded | None) -> list[Case]:
     """Return both paths with links multiplied by the GPUs of a node, as in Fig 7 of the paper; empty where a node has one GPU."""
     network = network_of(setup, 1)
     gpus = len(network.made_of.parts_of("gpu"))
@@ -305,7 +311,7 @@ def _faster_nics(traffic: Traffic, setup: Setup) -> list[Case]:
         return []
     out = []
     for path in BOTH:
-        outcome = replayed(traffic, replace(setup, path=path, card_bandwidth=gpus * network.bandwidth), traced=True)
+        outcome = replayed(traffic, replace(setup, path=path, card_bandwidth=gpus * network.bandwidth), traced=True, recording=recording)
         out.append(Case("gpu", outcome.network.bandwidth, outcome.row, link_use(outcome, len(traffic.tail_seconds))))
     return out
 

@@ -14,6 +14,7 @@ from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.show.figures.files import save
+from turnbuckle.show.terminal.asked import SourceNetwork
 from turnbuckle.show.terminal.cells import seconds
 from turnbuckle.show.terminal.console import Terminal
 from turnbuckle.show.terminal.model_answer import ModelAnswer
@@ -44,7 +45,8 @@ Machine = Annotated[
     MachineName,
     Parameter(
         name="--network",
-        help="a machine by its name (lassen, ...), file.toml or SimGrid's platform.xml; options besides replace what it says",
+        help="a machine by its name (lassen, ...), file.toml, SimGrid's platform.xml, or self, the recording's own; "
+        "options besides replace what it says",
     ),
 ]
 Overhead = Annotated[str, Parameter(name="--overhead", help="processor time of sending, and of receiving, a message")]
@@ -101,6 +103,7 @@ def messages(
     flops_per_second: Speed = None,
     study: InDepth = False,
     charts: Charts = None,
+    source_network: SourceNetwork = None,
     source: Source = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
@@ -112,6 +115,7 @@ def messages(
     """
     from turnbuckle.mpi.questions.gpudirect.question import refuse_varied
     from turnbuckle.mpi.questions.gpudirect.question import study as studied
+    from turnbuckle.mpi.questions.messages.question import Recorded as Recording
     from turnbuckle.mpi.questions.messages.question import paths as answered
     from turnbuckle.mpi.questions.messages.question import shapes
     from turnbuckle.mpi.questions.messages.scaling import scaled
@@ -139,16 +143,17 @@ def messages(
             laws = scaled(several, setup, ranks_per_node=each)
         return ModelAnswer(laws.as_dict(), laws.rows(), partial(print_scaled, answer=laws))
     traffic, run = _read(recording, flops_per_second, source, no_cache, part)
+    held = None if run is None else Recording(run, source_network or "")
     deep = None
     with working("replaying"):
         if study or charts is not None:
-            deep = studied(traffic, setup, ranks_per_node=each)
-        answer = deep.answered if deep else answered(traffic, setup, ranks_per_node=each)
+            deep = studied(traffic, setup, ranks_per_node=each, recording=held)
+        answer = deep.answered if deep else answered(traffic, setup, ranks_per_node=each, recording=held)
 
     def figures() -> list[Figure]:
         from turnbuckle.mpi.questions.messages.figures import figures
 
-        return figures(deep or studied(traffic, setup, ranks_per_node=each))
+        return figures(deep or studied(traffic, setup, ranks_per_node=each, recording=held))
 
     if charts is not None:
         save(figures(), charts)
@@ -166,11 +171,11 @@ def _read(given: Recorded, flops_per_second: str | None, source: Source, no_cach
     if isinstance(given, Path) and schedules.sniff(given):
         refuse_asked(given, part.given(), "a schedule, which states no times")
     else:
-        given = run = inspected(given, source, no_cache, part)
+        given = run = inspected(given, source, no_cache, part).judged
     return traffic_of(given, flops_per_second=None if flops_per_second is None else parse(flops_per_second, "FLOP/s")), run
 
 
-def _seen(traffic: Traffic) -> str:
+def _seen(traffic: Traffic, recorded: float) -> str:
     """Describe what was read in one line."""
     from turnbuckle.mpi.replay.operation_graph import OperationGraph
 
@@ -179,9 +184,7 @@ def _seen(traffic: Traffic) -> str:
         alone = f", {traffic.unmatched:,} sends that nobody receives" if traffic.unmatched else ""
         return f"{counted}{len(traffic.rank):,} operations{alone}; a GOAL schedule, whose operations are a graph and have no names"
     counted += f"{sum(len(r.block_bytes) for r in traffic.rounds):,} collectives, {traffic.unmatched:,} calls unmatched; "
-    return counted + (
-        f"recorded run time {seconds(traffic.seconds)}" if math.isfinite(traffic.seconds) else "a schedule, which holds no times"
-    )
+    return counted + (f"recorded run time {seconds(recorded)}" if math.isfinite(recorded) else "a schedule, which holds no times")
 
 
 def show(console: Terminal, answer: Answered, deep: GpuDirectStudy | None = None) -> None:
@@ -190,13 +193,18 @@ def show(console: Terminal, answer: Answered, deep: GpuDirectStudy | None = None
 
     console.note(deep.verdict if deep else answer.verdict.sentence, "bold")
     traffic, setup = answer.traffic, answer.setup
-    console.print(_seen(traffic))
+    console.print(_seen(traffic, answer.recorded_seconds))
     if answer.grid:
         console.print(Text(answer.grid))
     kept = traffic.kept()
     if sum(time for _, time in kept.values()) > _WORTH_TELLING * sum(traffic.compute_seconds):
         each = (f"{name}, {count:,} calls, {seconds(time / traffic.ranks)} per rank" for name, (count, time) in list(kept.items())[:3])
         console.note(f"not simulated, recorded duration kept: {'; '.join(each)}{'; ...' if len(kept) > 3 else ''}")
+    if answer.recording is not None and (mpi := answer.recording.mpi) is not None:
+        of = {"messages": mpi.messages_seconds, "waiting": mpi.waiting_seconds, "not explained": mpi.unexplained_seconds}
+        of["not simulated"] = mpi.kept_seconds
+        parts = ", ".join(f"{name} {seconds(time)}" for name, time in of.items())
+        console.note(f"in calls of MPI as recorded, per rank: {parts}")
     print_findings(console, answer.findings)
     heads = ("ranks\nper node", "nodes", "path", "run time", "communication", "vs host\ncopies", "busiest\nlink")
     table = unframed(*heads, words=("path",))

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
 
-from turnbuckle.foundation.arrays import Int
-from turnbuckle.foundation.errors import UsageError, error_of
+from turnbuckle.foundation.arrays import Float, Int
+from turnbuckle.foundation.errors import CannotAnswer, UsageError, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, advised, finding
 from turnbuckle.foundation.units import show
+from turnbuckle.mpi.questions.messages.prices import NO_PRICES, UNLIMITED
 from turnbuckle.mpi.questions.messages.setup import (
     MOST_RANKS,
     Path,
@@ -32,6 +33,7 @@ from turnbuckle.mpi.questions.messages.setup import (
     network_of,
     program_of,
     shares_gpus,
+    words_of,
 )
 from turnbuckle.mpi.questions.messages.verdict import Point, Verdict, decided, points
 from turnbuckle.mpi.replay.buffers import assumed, stated
@@ -39,16 +41,29 @@ from turnbuckle.mpi.replay.extrapolate import described, grid_of, larger
 from turnbuckle.mpi.replay.messages import Traffic, recorded
 from turnbuckle.mpi.replay.operation_graph import OperationGraph
 from turnbuckle.mpi.replay.stuck import waits_in
+from turnbuckle.profile.dependencies.graph import EDGE
+from turnbuckle.profile.messages.mpi_time import MpiTime
 from turnbuckle.projection.answers.shown import Shown
+from turnbuckle.projection.elsewhere.network import OBSERVED, OnNetwork, Other, other_network
+from turnbuckle.projection.model import nething
+from turnbuckle.projection.order import Prepared, timeline_of
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.sweep.summary import NO_DIFFERENCE
 from turnbuckle.replay.contention.contention import Contended, Program, replay
 from turnbuckle.replay.contention.critical import chain, in_resources
 from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, Torus
+from turnbuckle.replay.timeline import TimelineReplay, no_change
 
 PATHS: Final[tuple[Path, ...]] = ("host", "hostcopy", "gpudirect")
 #: Largest program whose chain behind the run time is followed, which goes one operation at a time.
 LONGEST_CHAIN: Final = 5_000_000
+
+
+#: Refusals of the timeline that leave a recording its messages alone, and findings about what its run times rest on.
+_NO_TIMES: Final = ("A122", "A193")
+_OF_THE_NETWORK: Final = ("A351", "A380", "A381", "A389")
+#: Settings that a timeline does not have, as they are left out.
+_EXTRA: Final[dict[str, Any]] = {"compute_of": "", "gpu_shared": "no"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,7 @@ class Row(Declared):
     path: Path
     seconds: float
     compute_seconds: float
+    kept_seconds: float
     communication_seconds: float
     gpu_wait_seconds: float
     between_bytes: float
@@ -87,19 +103,145 @@ class Replayed:
     done: Contended | None
 
 
-def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False, followed: bool = True) -> Replayed:
+@dataclass(frozen=True)
+class Recorded:
+    """Recording whose run times are those of its timeline, as in ``turnbuckle project --network``.
+
+    Attributes
+    ----------
+    run : the part that is asked about.
+    source : network of the recording, by name or file; empty fits it to its messages.
+    own : whether the question is about the recording's own network.
+    """
+
+    run: Run
+    source: str = ""
+    own: bool = False
+
+    @cached_property
+    def ready(self) -> Prepared:
+        """Return the run with its order."""
+        return self.run.prepared(replace(nething(), replay="auto"))
+
+    def other(self, setup: Setup) -> Other:
+        """Return the run on the network of a setup; raises as `turnbuckle.projection.elsewhere.network.other_network`."""
+        asked = OnNetwork(setup.network, words_of(setup, (*NO_PRICES, "network")), self.source)  # type: ignore[arg-type]
+        return other_network(self.run.between, self.ready.timeline, asked, self.ready.trust)
+
+    @cached_property
+    def silent(self) -> Finding | None:
+        """Return why the recording tells no run time on another network; None where it does."""
+        try:
+            self.other(Setup(path="host"))
+        except CannotAnswer as refused:
+            if refused.code not in _NO_TIMES:
+                raise
+            return finding("A770", 1, f"{refused.code}: {refused.fix}")
+        return None
+
+    @cached_property
+    def mpi(self) -> MpiTime | None:
+        """Return what the recorded time in calls of MPI is made of; None where the recording does not show its network."""
+        return None if self.silent is not None else self.other(Setup(path="host")).carried.mpi
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Return on what its times on another network rest."""
+        if self.silent is not None:
+            return (self.silent,)
+        return tuple(f for f in self.other(Setup(path="host")).carried.findings if f.code in _OF_THE_NETWORK)
+
+    def on(self, setup: Setup) -> tuple[Recorded, Setup]:
+        """Return the recording and a setup that has the numbers of the recording's own network, where that one is meant."""
+        if setup.network != OBSERVED:
+            return self, setup
+        target = self.other(Setup(path="host", network=OBSERVED)).carried.target
+        bandwidth = setup.card_bandwidth or target.bandwidth or UNLIMITED
+        hop = target.hop_s if setup.hop_seconds is None else setup.hop_seconds
+        numbers: dict[str, Any] = {"hop_seconds": hop, "overhead_seconds": target.overhead_s, "card_bandwidth": bandwidth}
+        return replace(self, own=True), replace(setup, network="", **numbers)
+
+    def timed(self, row: Row, traffic: Traffic, setup: Setup, *, followed: bool, extra: float = 0.0) -> Row:
+        """Return the row of a replay of messages alone with the times of the whole run.
+
+        Parameters
+        ----------
+        extra : what is added to the run time by settings that only the replay of messages alone has [s] (`_EXTRA`).
+        """
+        # on its own network a run is as recorded, whichever network that is
+        as_recorded = self.silent is not None and self.own and setup.path == "host"
+        if self.silent is not None and not (as_recorded and self.ready.timeline):
+            return replace(row, seconds=self.ready.measured if as_recorded else math.nan, busiest_share=math.nan)
+        other = None if as_recorded else self.other(setup)
+        timeline = timeline_of(self.ready) if other is None else other.settled()[0]
+        run = timeline.run
+        computes = np.where(run.category == "mpi", 1.0, setup.compute)
+        change = replace(no_change(len(run)), ratio=computes, host=np.full(1, setup.compute), network=np.ones(1))
+        instants, path = timeline.path(change)
+        seconds = self.ready.measured + (float(instants.max()) - timeline.unchanged_seconds) + extra
+        took, explained = traffic.in_calls(instants), traffic.explained
+        talk, kept = (float(took[which].sum()) / traffic.ranks for which in (explained, ~explained))
+        waits = row.gpu_wait_seconds if setup.gpu_shared != "no" and row.gpu_wait_seconds > 0 else 0.0
+        parts: dict[str, Any] = self._chain(other, timeline, instants, path, traffic, setup) if followed else {}
+        parts |= {"chain_compute_seconds": parts["chain_compute_seconds"] + extra} if parts else {}
+        busy = row.busiest_share * row.seconds / seconds if seconds else 0.0
+        return replace(
+            row,
+            seconds=seconds,
+            compute_seconds=seconds - talk - kept - waits,
+            kept_seconds=kept,
+            communication_seconds=talk,
+            gpu_wait_seconds=row.gpu_wait_seconds if waits else 0.0,
+            busiest_share=busy,
+            **parts,
+        )
+
+    def _chain(
+        self, other: Other | None, timeline: TimelineReplay, instants: Float, path: Int, traffic: Traffic, setup: Setup
+    ) -> dict[str, float]:
+        """Return what the critical path is made of [s]: compute, copies of messages, messages under way, and what is left."""
+        graph = timeline.graph
+        spent = instants[graph.target[path]] - instants[graph.source[path]]
+        calls = np.zeros(len(graph.activity), dtype=np.int8)
+        calls[traffic.row] = np.where(traffic.explained, 2, 1)
+        kind = calls[graph.owner[path]] * np.isin(graph.kind[path], [EDGE["meet"], EDGE["call"], EDGE["run"]])
+        copies = np.zeros(len(path))
+        if other is not None and setup.path in ("hostcopy", "p2p"):
+            plain = self.other(replace(setup, path="host")).added_ns()
+            there = path < len(plain)
+            copied = (other.added_ns()[: len(plain)][path[there]] - plain[path[there]]) * 1e-9
+            copies[there] = np.clip(copied, 0.0, spent[there])
+        of = {name: float(spent[kind == k].sum()) for k, name in enumerate(("compute", "others", "network"))}
+        whole = self.ready.measured - timeline.unchanged_seconds
+        copied_in = [float(copies[kind == k].sum()) for k in (0, 1, 2)]
+        return {
+            "chain_compute_seconds": of["compute"] - copied_in[0] + whole,
+            "chain_copies_seconds": sum(copied_in),
+            "chain_network_seconds": of["network"] - copied_in[2],
+            "chain_gpu_seconds": 0.0,
+            "chain_others_seconds": of["others"] - copied_in[1],
+        }
+
+
+def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False, followed: bool = True, recording: Recorded | None = None) -> Replayed:
     """Replay a run under one setup.
+
+    Messages alone are replayed by contention, which tells of links, of each message, and of deadlocks; the times of a recorded run are
+    those of its timeline.
 
     Raises A072, A074, A091 to A094, A099: an impossible setup; A170, no grid to repeat.
 
     Parameters
     ----------
     traced : keep the times of every message and operation, however large the program is.
+    recording : what the traffic was recorded from; None for schedules, patterns, and messages alone.
     followed : follow the chain behind the run time, unless the program is too large; without it the row has no times of a chain.
     """
-    traffic, setup = fitted(traffic, checked(driving(setup, traffic)))
+    asked = checked(driving(setup, traffic))
+    whole, timed = traffic, recording if asked.ranks in (0, traffic.ranks) else None
+    traffic, setup = fitted(traffic, asked)
     program, network, node = program_of(traffic, setup)
-    compute = traffic.work_seconds(setup.compute)
+    compute, kept = traffic.work_seconds(setup.compute), _kept(traffic)
     graph = traffic if isinstance(traffic, OperationGraph) else None
     within, between = graph.bytes_by_distance(node) if graph else _by_distance(program, network)
     shape = (traffic.ranks, setup.ranks_per_node, int(node.max(initial=0)) + 1, setup.path)
@@ -115,7 +257,9 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False, followed: 
         waits_described = [] if setup.chunk_bytes or graph else waits_in(traffic, program, error, setup.collectives)
         detail = f": {'; '.join(waits_described)}" if waits_described else ""
         stuck = graph.waits_in(error.waiting) if graph else error.found + detail
-        row = Row(*shape, math.nan, float(compute.mean()), math.nan, math.nan, between, within, math.nan, "", math.nan, stuck=stuck)
+        row = Row(
+            *shape, math.nan, float(compute.mean()) - kept, kept, math.nan, math.nan, between, within, math.nan, "", math.nan, stuck=stuck
+        )
         return Replayed(row, program, network, node, None)
     nic_bytes, busiest, share = _busiest(done, network)
     queued = np.maximum(in_resources(program, done, len(compute)) - compute, 0.0) if queues else np.zeros(1)
@@ -125,8 +269,18 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False, followed: 
         on_gpu = parts.resources if graph is None else 0.0
         times = (parts.compute, parts.copies, parts.network, on_gpu, parts.delays + parts.overheads + parts.resources - on_gpu)
     talk = (communication, math.nan if shared and not queues else float(queued.mean()))
-    row = Row(*shape, done.seconds, float(compute.mean()), *talk, between, within, nic_bytes, busiest, share, *times)
+    row = Row(*shape, done.seconds, float(compute.mean()) - kept, kept, *talk, between, within, nic_bytes, busiest, share, *times)
+    if timed is not None:
+        extra, without = 0.0, replace(asked, **_EXTRA)
+        if without != asked:
+            extra = done.seconds - replayed(whole, without, followed=False).row.seconds
+        row = timed.timed(row, traffic, asked, followed=followed, extra=extra)
     return Replayed(row, program, network, node, done)
+
+
+def _kept(traffic: Traffic | OperationGraph) -> float:
+    """Return the time of calls that no replay computes, mean over the threads [s]."""
+    return 0.0 if isinstance(traffic, OperationGraph) else float(traffic.work_seconds(0.0).mean())
 
 
 def _by_distance(program: Program, network: Network) -> tuple[float, float]:
@@ -162,6 +316,13 @@ class Answered(Shown):
     setup: Setup
     rows: tuple[Row, ...]
     points: tuple[Point, ...] = ()  #: gain on the best shape with each unknown cost changed (`verdict`)
+    recording: Recorded | None = field(default=None, repr=False)
+    on_network: tuple[Finding, ...] = ()  #: on what its times on another network rest
+
+    @property
+    def recorded_seconds(self) -> float:
+        """Return the recorded run time of the part that is asked about [s]; nan for a schedule."""
+        return self.traffic.seconds if self.recording is None else self.recording.ready.measured
 
     @property
     def shapes(self) -> list[int]:
@@ -282,8 +443,8 @@ class Answered(Shown):
         if word == "does not help":
             return f"GPUDirect does not help: by host copies communication takes at least {-made.high:.1%} less time{reach} ({where})"
         cut = f"communication from {show(host.communication_seconds, 's')} to {show(direct.communication_seconds, 's')} per rank"
-        run = f"the run time from {show(host.seconds, 's')} to {show(direct.seconds, 's')}"
-        return f"GPUDirect helps: it cuts {cut}, and {run} ({where}){reach}"
+        run = "" if math.isnan(host.seconds) else f", and the run time from {show(host.seconds, 's')} to {show(direct.seconds, 's')}"
+        return f"GPUDirect helps: it cuts {cut}{run} ({where}){reach}"
 
     @property
     def findings(self) -> list[Finding]:
@@ -296,7 +457,8 @@ class Answered(Shown):
             ("A382", self.traffic.staged, ""),
             ("A386", int((self.traffic.gpus_of_rank > 1).sum()), f"{self.setup.driven} GPUs for each rank"),
         )
-        return advised([finding(code, count, detail) for code, count, detail in alone if count], self.traffic.recorder)
+        found = [finding(code, count, detail) for code, count, detail in alone if count]
+        return advised([*found, *self.on_network], self.traffic.recorder)
 
     @property
     def collectives(self) -> int | None:
@@ -319,14 +481,20 @@ def shapes(ranks_per_node: Sequence[int]) -> list[int]:
     return list(dict.fromkeys(ranks_per_node))
 
 
-def paths(traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Sequence[int] = (1, 2, 4)) -> Answered:
+def paths(
+    traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Sequence[int] = (1, 2, 4), recording: Recorded | None = None
+) -> Answered:
     """Replay a recorded MPI run by three data paths, for several node shapes.
 
     Raises A074, an impossible number of ranks per node, or what `replayed` refuses.
     """
     each, setup = shapes(ranks_per_node), driving(setup or Setup(), traffic)
-    rows = tuple(replayed(traffic, replace(setup, ranks_per_node=n, path=p)).row for n in each for p in PATHS)
-    return ranged(Answered(traffic, setup, rows))
+    if recording is not None:
+        recording, setup = recording.on(setup)
+    asked = [replace(setup, ranks_per_node=n, path=p) for n in each for p in PATHS]
+    rows = tuple(replayed(traffic, s, recording=recording).row for s in asked)
+    rests_on = () if recording is None or setup.ranks not in (0, traffic.ranks) else recording.findings
+    return ranged(Answered(traffic, setup, rows, recording=recording, on_network=rests_on))
 
 
 def ranged(answer: Answered) -> Answered:
@@ -342,7 +510,8 @@ def ranged(answer: Answered) -> Answered:
     def seconds(setup: Setup) -> float:
         charged = charges_of(setup)
         if charged not in communication:
-            communication[charged] = replayed(answer.traffic, setup, followed=False).row.communication_seconds
+            outcome = replayed(answer.traffic, setup, followed=False, recording=answer.recording)
+            communication[charged] = outcome.row.communication_seconds
         return communication[charged]
 
     def gain(setup: Setup) -> float:
@@ -360,6 +529,7 @@ def _kept_between_two(traffic: Traffic | OperationGraph) -> float:
     return sum(seconds for name, (_, seconds) in traffic.kept().items() if any(word in name for word in of_two)) / traffic.ranks
 
 
-def of_run(run: Run, ranks_per_node: Sequence[int] = (1, 2, 4), setup: Setup | None = None) -> Answered:
+def of_run(run: Run, ranks_per_node: Sequence[int] = (1, 2, 4), setup: Setup | None = None, source_network: str = "") -> Answered:
     """Replay the messages of a recorded MPI run through host memory and by GPUDirect: ``turnbuckle model messages``."""
-    return paths(recorded(run.profile), setup, ranks_per_node=ranks_per_node)
+    asked = run.judged
+    return paths(recorded(asked.profile), setup, ranks_per_node=ranks_per_node, recording=Recorded(asked, source_network))

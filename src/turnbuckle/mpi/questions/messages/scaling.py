@@ -310,4 +310,4 @@ def _sent(traffic: Traffic, setup: Setup) -> tuple[float, float]:
 def _times(traffic: Traffic, setup: Setup) -> tuple[float, float, float]:
     """Return compute, communication and run time of a replay [s]; nan for a deadlock."""
     row = replayed(traffic, setup, followed=False).row
-    return row.compute_seconds, row.communication_seconds, row.seconds
+    return row.compute_seconds + row.kept_seconds, row.communication_seconds, row.seconds

@@ -188,6 +188,26 @@ def with_settings(setup: Setup, words: Sequence[str]) -> Setup:
     return replace(setup, **changed)  # type: ignore[arg-type]
 
 
+def words_of(setup: Setup, leaving: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the settings that differ from those of messages in host memory, as `with_settings` reads them.
+
+    >>> words_of(Setup(hop_seconds=2e-6, fidelity="logp"), ["fidelity"])
+    ('path=hostcopy', 'hop_seconds=2e-06 s')
+    """
+    plain, known, words = Setup(path="host"), settings_of(Setup), list[str]()
+    for name, default in plain.as_dict().items():
+        value = getattr(setup, name)
+        if value == default or name in leaving:
+            continue
+        if isinstance(value, bool):
+            words.append(f"{name}={str(value).lower()}")
+        elif isinstance(value, str) or known[name].unit == "1":
+            words.append(f"{name}={value}")
+        else:
+            words.append(f"{name}={value!r} {known[name].unit}")
+    return tuple(words)
+
+
 def driving(setup: Setup, traffic: Traffic) -> Setup:
     """Return a setup with the number of GPUs that each rank of a run drives, by its recorded kernels unless it is set.
 
