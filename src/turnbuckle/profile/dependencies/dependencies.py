@@ -123,8 +123,8 @@ class _Rules:
         alone = "" if self.met.alone is None else in_words(self.met.alone, self.trace, self.profile.first_ns)
         del reach, own_ns, latest
         graph = settled(self.activity, starts, ends, edges)
-        counts = {"overlapping": overlapping, "early": early, "unmatched": self.met.unmatched, "unmatched_calls": alone}
-        return replace(graph, **counts, asleep_ns=asleep_ns)
+        graph = replace(graph, overlapping=overlapping, early=early, asleep_ns=asleep_ns)
+        return replace(graph, unmatched=self.met.unmatched, unmatched_calls=alone)
 
 
 # --- the host ---------------------------------------------------------------------------------------------------------

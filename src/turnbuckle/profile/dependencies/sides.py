@@ -95,7 +95,8 @@ def _query_loops(rows: pl.DataFrame, trace: Trace) -> pl.DataFrame:
 def _steady(pause: Int, again: Bool) -> Bool:
     """Return which pauses between queries are as long as the one before or after: a loop that sleeps between them."""
     alike = (np.abs(np.diff(pause)) <= _ALIKE * np.minimum(pause[1:], pause[:-1])) & again[1:] & again[:-1]
-    return np.concatenate([[False], alike]) | np.concatenate([alike, [False]])
+    steady: Bool = np.concatenate([[False], alike]) | np.concatenate([alike, [False]])
+    return steady
 
 
 def _frees(name: str) -> bool:

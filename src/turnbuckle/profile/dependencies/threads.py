@@ -202,6 +202,6 @@ def _chance(surprise: float, count: int) -> float:
     return gamma_tail(count, surprise)
 
 
-def _scatter(values: Int) -> float:
+def _scatter(values: Int | Float) -> float:
     """Return the median distance from the median."""
     return float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0

@@ -194,8 +194,7 @@ class Carried(Declared):
     @property
     def through_host(self) -> tuple[str, ...]:
         """Return the networks whose GPUs reach those of their node through the memory of their host alone."""
-        networks = (self.source, self.target)
-        return tuple(prices.name for prices in networks if prices.fabric is not None and prices.fabric.through_host)
+        return tuple(p.name for p in (self.source, self.target) if p.fabric is not None and p.fabric.through_host)
 
     @property
     def findings(self) -> list[Finding]:
@@ -403,12 +402,8 @@ def _reached(sized: pl.DataFrame, graph: Graph, profile: Profile) -> tuple[float
     run_ns[graph.owner[runs]] = graph.lag_ns[runs]
     devices = profile.trace.devices["device"].n_unique()
     unit = Fabric(0.0, 1.0, 1, (1.0,), True, max(devices, 1))
-    shown = [
-        ways(does, ranks, unit, stride, first, algorithm, protocol)[0]
-        for does, ranks, stride, first, algorithm, protocol in sized.select(
-            "operation", "ranks", "stride", "first", "algorithm", "protocol"
-        ).iter_rows()
-    ]
+    rows = sized.select("operation", "ranks", "stride", "first", "algorithm", "protocol").iter_rows()
+    shown = [ways(does, ranks, unit, *how)[0] for does, ranks, *how in rows]
     fixed, weight = (np.array(values) for values in zip(*shown, strict=True))
     return observed_bandwidth(sized, run_ns[sized["activity"].to_numpy()] * 1e-9, fixed, weight)
 
