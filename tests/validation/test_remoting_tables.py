@@ -144,3 +144,31 @@ def test_the_aims_that_are_met_stay_met() -> None:
         if all(end.height for end in ends):
             ratios = [ends[0][name][0] / ends[1][name][0] for name in ("predicted_ms", "measured_ms")]
             assert 1 / 1.5 < ratios[0] / ratios[1] < 1.5, (kind, program)
+
+
+def test_a_bandwidth_is_tolerated_from_the_narrow_end() -> None:
+    """Straight in one over the bandwidth, and deaf to one bad row where nothing is narrow."""
+    judge = module("judge")
+    gbps, bytes_alone = np.array([0.5, 1.0, 2.0, 4.0, 100.0]), 0.3
+    times = 1.0 + bytes_alone / gbps
+    assert judge.reached(gbps, times, 0.1) == pytest.approx(bytes_alone / 0.1)
+    times[-1] = 2.4
+    assert judge.reached(gbps, times, 0.1) == pytest.approx(bytes_alone / 0.1), "one bad row"
+    assert judge.reached(gbps, np.full(5, 1.01), 0.1) is None, "the narrowest is within"
+    assert judge.reached(gbps, np.full(5, 1.2), 0.1) is None, "none is within"
+
+
+def test_the_bandwidths_that_are_tolerated_are_those_of_the_table() -> None:
+    """The files beside the table are what the table gives: sensitivities within 1.5 at every bandwidth but at a row with two modes."""
+    judge = module("judge")
+    rows = pl.read_csv(FOLDER / "predicted.csv", infer_schema_length=None)
+    for name, found in (("sensitivity", judge.sensitivity(rows)), ("tolerance", judge.tolerance(rows))):
+        kept = pl.read_csv(FOLDER / f"{name}.csv", infer_schema_length=None)
+        assert kept.columns == found.columns and kept.height == found.height
+        for column in (c for c in kept.columns if kept[c].dtype == pl.Float64):
+            assert kept[column].to_numpy() == pytest.approx(found[column].to_numpy(), rel=1e-3), (name, column)
+    two_modes = (pl.col("kind") == "hot") & (pl.col("program") == "resnext101") & (pl.col("bandwidth_gbps") == 25)
+    factors = judge.sensitivity(rows).filter(~two_modes)["factor"]
+    assert factors.len() == 76 - 1 and factors.min() > 1 / 1.5 and factors.max() < 1.5
+    ends = judge.tolerance(rows).filter(pl.col("share") < 0.2)
+    assert (ends["said_gbps"] / ends["measured_gbps"]).is_between(1 / 1.5, 1.5).all()

@@ -43,6 +43,9 @@ Z90 = 1.645
 #: By how much a start is longer, and its deviation [s].
 Start = tuple[float, float]
 DRAWS = 500
+#: The bandwidth that no program feels [Gb/s], and by which shares a run is longer where its bandwidth is called tolerated.
+FREE = 100.0
+SHARES = (0.05, 0.10, 0.25)
 
 
 @dataclass(frozen=True)
@@ -395,13 +398,75 @@ def judged(rows: pl.DataFrame) -> Iterator[dict[str, str | int | float]]:
         }
 
 
-def sensitivity(rows: pl.DataFrame) -> Iterator[str]:
-    """Yield each program's time at 0.1 Gb/s over that at 100, predicted and measured."""
-    for (kind, program), group in rows.group_by("kind", "program", maintain_order=True):
-        ends = [group.filter(bandwidth_gbps=gbps) for gbps in (0.1, 100.0)]
-        if all(end.height == 1 for end in ends):
-            ratios = [ends[0][c][0] / ends[1][c][0] for c in ("predicted_ms", "measured_ms")]
-            yield f"{kind} {program}: {ratios[0]:.2f} predicted, {ratios[1]:.2f} measured"
+def over_free(group: pl.DataFrame) -> dict[str, np.ndarray]:
+    """Return a program's times over those at `FREE`, from narrow to wide: bandwidths [Gb/s], measured, said, and bytes over bandwidth.
+
+    Where a program is asked from its run at `FREE`, that run is the one they stand over.
+    """
+    group = group.sort("bandwidth_gbps")
+    free = group.filter(bandwidth_gbps=FREE)
+    found = {"bandwidth_gbps": group["bandwidth_gbps"].to_numpy()}
+    for name, column in {"measured": "measured_ms", "said": "predicted_ms", "bytes": "bytes_over_bandwidth_ms"}.items():
+        unit = float(free[column][0]) if free.height else float(group["nothing_changes_ms"][0])
+        found[name] = group[column].to_numpy() / unit
+    return found
+
+
+def each_bandwidth(rows: pl.DataFrame) -> Iterator[tuple[dict[str, object], dict[str, np.ndarray]]]:
+    """Yield each program that was measured at several bandwidths, with its times over those at `FREE`."""
+    limited = rows.filter(pl.col("bandwidth_gbps").is_not_null())
+    for (kind, program), group in limited.group_by("kind", "program", maintain_order=True):
+        yield {"kind": kind, "program": program, "chosen_on": bool(group["chosen_on"][0])}, over_free(group)
+
+
+def sensitivity(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return how much longer each program takes at each bandwidth than at `FREE`: measured, said, and the factor between them."""
+    out = []
+    for whose, found in each_bandwidth(rows):
+        for gbps, measured, said in zip(found["bandwidth_gbps"], found["measured"], found["said"], strict=True):
+            if gbps != FREE:
+                out.append(whose | {"bandwidth_gbps": gbps, "measured": measured, "said": said, "factor": said / measured})
+    return pl.DataFrame(out)
+
+
+def reached(bandwidths: np.ndarray, times: np.ndarray, share: float) -> float | None:
+    """Return the bandwidth below which every time is longer by a share [Gb/s], straight in one over the bandwidth between two rows.
+
+    Seen from the narrowest, so that one bad row among wide ones moves nothing; None where the narrowest is within the share.
+
+    >>> reached(np.array([1.0, 2.0, 4.0]), np.array([1.6, 1.2, 1.0]), 0.2)
+    2.0
+    """
+    limit = 1.0 + share
+    within = np.flatnonzero(times <= limit)
+    if not within.size or within[0] == 0:
+        return None
+    wide = int(within[0])
+    pace = 1.0 / bandwidths[wide - 1 : wide + 1]
+    return float(1.0 / np.interp(-limit, -times[wide - 1 : wide + 1], pace))
+
+
+def tolerance(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the bandwidth at which each program is longer by each of `SHARES` than at `FREE` [Gb/s]: measured, said, by bytes alone."""
+    out = []
+    for whose, found in each_bandwidth(rows):
+        for share in SHARES:
+            at = {f"{name}_gbps": reached(found["bandwidth_gbps"], found[name], share) for name in ("measured", "said", "bytes")}
+            out.append(whose | {"share": share} | at)
+    return pl.DataFrame(out)
+
+
+def told(rows: pl.DataFrame) -> Iterator[str]:
+    """Yield how far the sensitivities and the tolerated bandwidths of each program are off."""
+    sensitivities, tolerances = sensitivity(rows), tolerance(rows)
+    for (kind, program), group in sensitivities.group_by("kind", "program", maintain_order=True):
+        factors = group["factor"].to_numpy()
+        yield f"{kind} {program}: over {FREE:g} Gb/s within a factor of {np.exp(np.abs(np.log(factors))).max():.2f} at every bandwidth"
+        for row in tolerances.filter(kind=kind, program=program).iter_rows(named=True):
+            yield (
+                f"    {row['share']:.0%} longer at {row['measured_gbps']:.3g} Gb/s measured, {row['said_gbps']:.3g} said, "
+                f"{row['bytes_gbps']:.3g} by bytes alone"
+            )
 
 
 def table(folder: Path) -> tuple[Judge, pl.DataFrame]:
@@ -421,12 +486,15 @@ def main() -> None:
         trips = ", ".join(f"{1e6 * trip:.0f} us a round trip of {program}" for program, trip in judge.trip[where].items())
         print(f"{where}: {judge.rate[where] / 1e9:.2f} GB/s, {trips}")
     print("off by: predicted, nothing changes, bytes over bandwidth, calls x round trip; medians")
-    print("\n".join([*summary(rows), *sensitivity(rows)]))
+    print("\n".join([*summary(rows), *told(rows)]))
     held = rows.filter(~pl.col("chosen_on")).select(pl.col("measured_ms").is_between("low_ms", "high_ms"))
     print(f"judged: {held.to_series().sum()} of {held.height} ranges hold")
     if len(sys.argv) > 2:
-        rows.with_columns(pl.col(pl.Float64).round_sig_figs(5)).write_csv(sys.argv[2])
-        pl.DataFrame(list(judged(rows))).write_csv(Path(sys.argv[2]).with_name("summary.csv"))
+        place = Path(sys.argv[2])
+        tables = {place.name: rows, "sensitivity.csv": sensitivity(rows), "tolerance.csv": tolerance(rows)}
+        for name, found in tables.items():
+            found.with_columns(pl.col(pl.Float64).round_sig_figs(5)).write_csv(place.with_name(name))
+        pl.DataFrame(list(judged(rows))).write_csv(place.with_name("summary.csv"))
 
 
 if __name__ == "__main__":
