@@ -175,7 +175,7 @@ def require_calls(profile: Profile) -> None:
 def require_no_other(model: Model) -> None:
     """Raise A012 where the recording's own machine is asked about, and what another GPU or host would do is said."""
     said = {
-        f"--alpha {model.alpha}": model.alpha not in ("auto", "hold"),
+        f"--alpha {model.alpha}": isinstance(model.alpha, float),
         f"--host {model.host}": model.host is not None,
         "--kernels": model.kernels is not None,
     }

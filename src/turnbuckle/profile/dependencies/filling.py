@@ -124,7 +124,8 @@ def _chips(device: Device, work: Int, starts: Int, ends: Int) -> Int:
             np.maximum.accumulate(np.where(np.diff(np.maximum.accumulate(ends[here]), prepend=-1) > 0, np.arange(len(here)), 0))[:-1]
         ]
         both = (starts[here[1:]] < latest) & (device.process[last] != device.process[here[1:]])
-        if not both.any():
+        in_step = (starts[here[1:]] == starts[here[:-1]]) & (device.process[here[1:]] != device.process[here[:-1]])
+        if not (both | in_step).any():
             chip[device.rows[device.number[device.rows] == number]] = chip[here[0]]
     return chip
 

@@ -171,7 +171,9 @@ def on(ready: Prepared, graph: Graph) -> Prepared:
 
 def _on(ready: Prepared, timeline: TimelineReplay) -> Prepared:
     assert ready.timeline is not None
-    return replace(ready, timeline=timeline, measured=ready.measured + (timeline.unchanged_seconds - ready.timeline.unchanged_seconds))
+    return replace(
+        ready, timeline=timeline, waiting=None, measured=ready.measured + (timeline.unchanged_seconds - ready.timeline.unchanged_seconds)
+    )
 
 
 def kinds(ready: Prepared) -> Text:

@@ -344,7 +344,8 @@ class _Asked:
         drawn: dict[int, tuple[Draws, Durations]] = {}
         out = []
         for ready in ends:
-            question = uncertain(ready, self.run.source, self.run.fits, self.draws, self.seed)
+            # an edit is replayed in the recorded order, and so is what it is compared with
+            question = uncertain(replace(ready, waiting=None), self.run.source, self.run.fits, self.draws, self.seed)
             if id(ready.run) not in drawn:
                 draws = Draws(self.draws, self.seed)
                 drawn[id(ready.run)] = draws, question.durations(declared, pair, _MODEL, draws)
