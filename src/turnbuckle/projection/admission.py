@@ -175,8 +175,8 @@ def require_calls(profile: Profile) -> None:
 def require_no_other(model: Model) -> None:
     """Raise A012 where the recording's own machine is asked about, and what another GPU or host would do is said."""
     said = {
-        f"--alpha {model.alpha}": isinstance(model.alpha, float),
-        f"--host {model.host}": model.host is not None,
+        f"--alpha {model.alpha}": isinstance(model.alpha, float) and model.alpha != 1.0,
+        f"--host {model.host}": model.host not in (None, 1.0),
         "--kernels": model.kernels is not None,
     }
     if told := [option for option, given in said.items() if given]:
