@@ -61,7 +61,8 @@ def turns(device: Device, host: Host, rows: pl.DataFrame, trace: Trace, starts: 
     work = device.rows[device.table[device.rows] == TABLE["kernels"]]
     if len(np.unique(device.place[device.rows])) < 2:
         return Turns(*[nothing] * 6)
-    chip = _chips(device, work, starts, ends)
+    # processes of a merge may lie on other machines, whatever number their device has
+    chip = device.gpu if trace.table("processes").height else _chips(device, work, starts, ends)
     least, most, waves = _shares(rows, trace)
     ready = could_begin(device, starts, ends)
     full = work[(least[work] >= 1.0) | _time_sliced(device, chip, work)]
