@@ -1,8 +1,9 @@
 """HALO6-AR: the standard workload for a replay of messages, and the network it runs on.
 
-Every rank computes for 1 ms, exchanges 100,000 bytes with each of its six neighbours on a periodic grid, and takes part in an
-allreduce of 8 bytes written out as recursive doubling; then all of it again.  No random number anywhere.  Each rank has a host
-and a network card of its own; the network is a two-level fat tree of full bisection.
+Every rank computes for 1 ms, exchanges 100,000 bytes with each of its six neighbours on a periodic
+grid, and takes part in an allreduce of 8 bytes written out as recursive doubling; then all of it
+again.  No random number anywhere.  Each rank has a host and a network card of its own; the network
+is a two-level fat tree of full bisection.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def sizes(ranks: int) -> Ints:
 
 
 def targets(ranks: int) -> Ints:
-    """To whom each rank sends, shape (ranks, slots): neighbours at -x, +x, -y, +y, -z, +z, then the partners of the allreduce.
+    """To whom each rank sends, shape (ranks, slots): neighbours at -x, +x, -y, +y, -z, +z, then the
+    partners of the allreduce.
 
     >>> targets(64)[0].tolist()
     [3, 1, 12, 4, 48, 16, 1, 2, 4, 8, 16, 32]
@@ -58,7 +60,9 @@ def targets(ranks: int) -> Ints:
 
 
 def sources(ranks: int) -> Ints:
-    """From whom each rank receives, shape (ranks, slots): what is sent towards -x comes from the neighbour at +x."""
+    """From whom each rank receives, shape (ranks, slots): what is sent towards -x comes from the
+    neighbour at +x.
+    """
     to = targets(ranks)
     opposite = np.arange(to.shape[1])
     opposite[:FACES] ^= 1
@@ -66,22 +70,33 @@ def sources(ranks: int) -> Ints:
 
 
 def work_seconds(ranks: int, spread_seconds: float = 0.0) -> NDArray[np.float64]:
-    """What each rank computes in an iteration [s], whole nanoseconds: 1 ms, and up to `spread_seconds` more, spread evenly."""
+    """What each rank computes in an iteration [s], whole nanoseconds: 1 ms, and up to
+    `spread_seconds` more, spread evenly.
+    """
     part = np.arange(ranks) * 618_034 % 1_000_000 / 1e6
-    return np.asarray(np.round((WORK_SECONDS + spread_seconds * part) * 1e9) / 1e9, dtype=np.float64)
+    return np.asarray(
+        np.round((WORK_SECONDS + spread_seconds * part) * 1e9) / 1e9, dtype=np.float64
+    )
 
 
-def program(ranks: int, iterations: int, eager_bytes: int = EAGER_BYTES, *, spread_seconds: float = 0.0) -> Program:
+def program(
+    ranks: int, iterations: int, eager_bytes: int = EAGER_BYTES, *, spread_seconds: float = 0.0
+) -> Program:
     """The workload as a program; message ``(iteration * ranks + source) * slots + slot``.
 
     Parameters
     ----------
-    spread_seconds : work of the ranks differs by up to this much, so that they do not keep step; not part of the definition [s].
+    spread_seconds : work of the ranks differs by up to this much, so that they do not keep step;
+        not part of the definition [s].
     """
     to, of, size = targets(ranks), sources(ranks), sizes(ranks)
     slots = len(size)
     four = (Op.POST, Op.SEND, Op.AWAIT, Op.SENT)
-    order = [(Op.WORK, 0), *((op, d) for op in four for d in range(FACES)), *((op, k) for k in range(FACES, slots) for op in four)]
+    order = [
+        (Op.WORK, 0),
+        *((op, d) for op in four for d in range(FACES)),
+        *((op, k) for k in range(FACES, slots) for op in four),
+    ]
     # in the types of the native core, filled in place: 38 bytes a message
     arg = np.empty((ranks, iterations, len(order)), dtype=np.uint32)
     before = (np.arange(iterations, dtype=np.uint32) * np.uint32(ranks * slots))[None, :]
@@ -111,7 +126,8 @@ def program(ranks: int, iterations: int, eager_bytes: int = EAGER_BYTES, *, spre
 
 
 def network(ranks: int, overhead: float = OVERHEAD_SECONDS, *, switch: bool = False) -> Network:
-    """The network: as many leaves as spines as hosts on a leaf; or one switch with links of twice the latency.
+    """The network: as many leaves as spines as hosts on a leaf; or one switch with links of twice
+    the latency.
 
     Parameters
     ----------
@@ -131,7 +147,8 @@ def network(ranks: int, overhead: float = OVERHEAD_SECONDS, *, switch: bool = Fa
 
 
 def closed_seconds(ranks: int, overhead: float = OVERHEAD_SECONDS) -> float:
-    """Communication of one iteration without congestion, by LogGP: the faces leave one card back to back, the last to come is the end.
+    """Communication of one iteration without congestion, by LogGP: the faces leave one card back to
+    back, the last to come is the end.
 
     >>> round(closed_seconds(64) * 1e6, 3)
     62.004
@@ -142,7 +159,9 @@ def closed_seconds(ranks: int, overhead: float = OVERHEAD_SECONDS) -> float:
 
 
 def lines(ranks: int, iterations: int, spread_seconds: float = 0.0) -> Iterator[str]:
-    """The same as text of SimGrid's time-independent form, rank by rank; a host makes 1 Gflop a second, type 6 is the byte."""
+    """The same as text of SimGrid's time-independent form, rank by rank; a host makes 1 Gflop a
+    second, type 6 is the byte.
+    """
     to, of, work = targets(ranks), sources(ranks), work_seconds(ranks, spread_seconds)
     for rank in range(ranks):
         one = [f"compute {work[rank] * 1e9:.0f}"]
@@ -151,17 +170,27 @@ def lines(ranks: int, iterations: int, spread_seconds: float = 0.0) -> Iterator[
         one += [f"waitall {2 * FACES}"]
         for k in range(steps(ranks)):
             partner, tag = to[rank, FACES + k], 100 + k
-            one += [f"irecv {partner} {tag} {SUM_BYTES} 6", f"isend {partner} {tag} {SUM_BYTES} 6", "waitall 2"]
+            one += [
+                f"irecv {partner} {tag} {SUM_BYTES} 6",
+                f"isend {partner} {tag} {SUM_BYTES} 6",
+                "waitall 2",
+            ]
         yield "".join(f"{rank} {do}\n" for do in ["init", *one * iterations, "finalize"])
 
 
 def platform(ranks: int, *, switch: bool = False) -> str:
-    """The network as SimGrid's platform file; `switch` is a star, its links of twice the latency."""
+    """The network as SimGrid's platform file; `switch` is a star, its links of twice the
+    latency.
+    """
     side = round(ranks**0.5)
     latency = HOP_SECONDS * (2 if switch else 1)
     tree = "" if switch else f' topology="FAT_TREE" topo_parameters="2;{side},{side};1,{side};1,1"'
-    cluster = f'radical="0-{ranks - 1}" speed="1Gf" bw="{BANDWIDTH:.0f}Bps" lat="{latency * 1e9:.0f}ns"{tree}'
+    cluster = (
+        f'radical="0-{ranks - 1}" speed="1Gf" bw="{BANDWIDTH:.0f}Bps" '
+        f'lat="{latency * 1e9:.0f}ns"{tree}'
+    )
     return (
-        '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n<platform version="4.1">\n'
+        '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
+        '<platform version="4.1">\n'
         f'  <cluster id="c" prefix="node-" suffix="" {cluster}/>\n</platform>\n'
     )

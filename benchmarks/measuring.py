@@ -1,4 +1,6 @@
-"""What every benchmark does alike: runs on the clock, peak memory, a fresh process, and the end, where figures are written and said."""
+"""What every benchmark does alike: runs on the clock, peak memory, a fresh process, and the end,
+where figures are written and said.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def _status(field: str) -> int | None:
         lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), None)
+    return next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), None
+    )
 
 
 def restart_peak() -> int:
@@ -46,22 +50,37 @@ def restart_peak() -> int:
 
 def peak_bytes() -> int:
     """Most resident bytes since the mark was last restarted, or since the process began."""
-    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def in_fresh_process(
-    script: str, words: Sequence[object], seconds: float, *, python: str = sys.executable, environment: Mapping[str, str] | None = None
+    script: str,
+    words: Sequence[object],
+    seconds: float,
+    *,
+    python: str = sys.executable,
+    environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The JSON object that `python script --child words` prints last; ``{"missing": why}`` if it fails or takes longer than `seconds`."""
+    """The JSON object that `python script --child words` prints last; ``{"missing": why}`` if it
+    fails or takes longer than `seconds`.
+    """
     command = [python, str(Path(script).resolve()), "--child", *map(str, words)]
     around = {**os.environ, **(environment or {})}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=around, timeout=seconds, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=around, timeout=seconds, check=False
+        )
     except subprocess.TimeoutExpired:
         return {"missing": f"longer than {seconds:g} s"}
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
-        return {"missing": next((line for line in lines[::-1] if "Error" in line or "Exception" in line), lines[-1])[:160]}
+        return {
+            "missing": next(
+                (line for line in lines[::-1] if "Error" in line or "Exception" in line), lines[-1]
+            )[:160]
+        }
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 

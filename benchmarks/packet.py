@@ -1,9 +1,11 @@
-"""Prices of copies over a link: `turnbuckle.cost.packet` beside one division in NumPy, whole arrays in NumPy, and plain Python.
+"""Prices of copies over a link: `turnbuckle.cost.packet` beside one division in NumPy, whole arrays
+in NumPy, and plain Python.
 
     python benchmarks/packet.py [--transfers 10000000] [--rounds 5] [--out benchmarks/out/packet.json]
 
-All on one core, sizes log-normal from bytes to gigabytes. What is compared gives the same times, or the benchmark stops; only the floor,
-``latency + n / bandwidth``, is another law: what reading the sizes and writing the times costs at least.
+All on one core, sizes log-normal from bytes to gigabytes. What is compared gives the same times, or
+the benchmark stops; only the floor, ``latency + n / bandwidth``, is another law: what reading the
+sizes and writing the times costs at least.
 """
 
 from __future__ import annotations
@@ -56,7 +58,11 @@ def one_by_one(sizes: list[float], link: Pcie) -> list[float]:
     """The same law a transfer at a time, as a script would write it."""
     mrrs, completion, bandwidth = link.mrrs, link.completion_bytes, link.packet_bandwidth
     request, header = link.request_header, link.completion_header
-    return [LATENCY + max(math.ceil(n / mrrs) * request, math.ceil(n / completion) * header + n) / bandwidth for n in sizes]
+    return [
+        LATENCY
+        + max(math.ceil(n / mrrs) * request, math.ceil(n / completion) * header + n) / bandwidth
+        for n in sizes
+    ]
 
 
 def timed(name: str, transfers: int, work: Callable[[], Any], rounds: int) -> Row:
@@ -115,7 +121,10 @@ def table(result: dict[str, Any]) -> str:
             f"{row['name']:<42}{row['transfers']:>12,}{statistics.median(row['wall']):>9.3f}{spread(row['wall']):>17}"
             f"{rate(row) / 1e6:>9.2f}{rate(row, 'cpu') / 1e6:>9.2f}{floor / rate(row):>9.2f}"
         )
-    lines.append("M/s: million transfers a second on one core; x floor: how many times as long as one division of all sizes")
+    lines.append(
+        "M/s: million transfers a second on one core; x floor: how many times as long as one "
+        "division of all sizes"
+    )
     return "\n".join(lines)
 
 
@@ -125,10 +134,24 @@ def targets(result: dict[str, Any]) -> list[tuple[bool, str]]:
         return [(False, f"packet was not measured: {result['missing']}")]
     own = [row for row in result["rows"] if row["name"] not in (FLOOR, WHOLE, PLAIN)]
     slowest, first = min(own, key=rate), _row(result, OURS)
-    words = f"{slowest['name']}, the slowest: {rate(slowest) / 1e6:.0f} M transfers/s a core, {rate(slowest, 'cpu') / 1e6:.0f} by CPU time"
-    ratios = ", ".join(f"{rate(first) / rate(_row(result, name)):.2f}x of {name.split(', ')[-1]}" for name in (WHOLE, PLAIN))
+    words = (
+        f"{slowest['name']}, the slowest: {rate(slowest) / 1e6:.0f} M transfers/s a core, "
+        f"{rate(slowest, 'cpu') / 1e6:.0f} by CPU time"
+    )
+    ratios = ", ".join(
+        f"{rate(first) / rate(_row(result, name)):.2f}x of {name.split(', ')[-1]}"
+        for name in (WHOLE, PLAIN)
+    )
     floor = rate(_row(result, FLOOR)) / rate(first)
-    return [(rate(slowest) >= AIM, f"packet, {words}; aim {AIM / 1e6:.0f}; {OURS}: {ratios}, {floor:.1f} times as long as one division")]
+    return [
+        (
+            rate(slowest) >= AIM,
+            (
+                f"packet, {words}; aim {AIM / 1e6:.0f}; {OURS}: {ratios}, {floor:.1f} times as "
+                "long as one division"
+            ),
+        )
+    ]
 
 
 def main() -> None:

@@ -1,10 +1,12 @@
-"""Read one Chrome trace of PyTorch by every route at hand, each in a fresh process, beside `wc` and `gunzip`; print a table, write JSON.
+"""Read one Chrome trace of PyTorch by every route at hand, each in a fresh process, beside `wc` and
+`gunzip`; print a table, write JSON.
 
     python benchmarks/read_kineto.py [--trace X.json | --megabytes 300] [--rounds 3] [--peers PYTHON] [--out out/read_kineto.json]
 
-Without `--trace` it writes a trace of that size: a training loop as Kineto lays it out, with operators, Python functions and flows.  The
-routes must tell the same kernels and the same sum of their durations.  `--peers` names an interpreter that has ijson and
-HolisticTraceAnalysis where this one has not.  README.md says how to read the table.
+Without `--trace` it writes a trace of that size: a training loop as Kineto lays it out, with
+operators, Python functions and flows.  The routes must tell the same kernels and the same sum of
+their durations.  `--peers` names an interpreter that has ijson and HolisticTraceAnalysis where this
+one has not.  README.md says how to read the table.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from measuring import conclude, in_fresh_process, peak_bytes, restart_peak
 
 HERE = Path(__file__).resolve().parent
 LIMIT_SECONDS = 900
-#: Times of `wc` and `gunzip` together that a read may take, and sizes of the file that it may hold in memory.
+#: Times of `wc` and `gunzip` together that a read may take, and sizes of the file that it may hold
+#: in memory.
 TARGET_TIME, TARGET_MEMORY = 2.0, 2.0
 OURS, PACKED = "turnbuckle", "turnbuckle, gzip"
 Sample = dict[str, Any]
@@ -39,7 +42,10 @@ _EVENT = """  {
       %s
     }
   }"""
-_FLOW = '  {\n    "ph": "%s", "id": %d, "pid": %d, "tid": %d, "ts": %d.%03d,\n    "cat": "ac2g", "name": "ac2g"\n  }'
+_FLOW = (
+    '  {\n    "ph": "%s", "id": %d, "pid": %d, "tid": %d, "ts": %d.%03d,\n'
+    '    "cat": "ac2g", "name": "ac2g"\n  }'
+)
 _HEAD = """{
   "schemaVersion": 1,
   "deviceProperties": [
@@ -51,23 +57,74 @@ _HEAD = """{
 
 
 def _turn(k: int) -> Iterator[str]:
-    """A Python function, two operators, a launch, its kernel, their flow; every eighth turn a copy."""
+    """A Python function, two operators, a launch, its kernel, their flow; every eighth turn a
+    copy.
+    """
     at, fine, c = 4_458_000_000_000 + 40 * k, k % 1000, 2 * k + 1
-    name = f"void at::native::vectorized_elementwise_kernel<4, at::native::functor_{k % 300}<float>, std::array<char*, 3ul> >(int)"
+    name = (
+        f"void at::native::vectorized_elementwise_kernel<4, at::native::functor_{k % 300}<float>, "
+        "std::array<char*, 3ul> >(int)"
+    )
     grid = f'"grid": [{1 + k % 4096}, 1, 1], "block": [128, 1, 1]'
     work = f'"device": 0, "context": 1, "stream": 7, "correlation": {c}'
-    shapes = f'"External id": {k}, "Input Dims": [[64, {k % 512}], [64, 512], []], "Input type": ["float", "float", "Scalar"]'
-    yield _EVENT % ("python_function", f"torch/nn/modules/module.py({k % 2000}): _call_impl", 41, 41, at, fine, 38, 0, f'"Python id": {k}')
+    shapes = (
+        f'"External id": {k}, "Input Dims": [[64, {k % 512}], [64, 512], []], "Input type": '
+        '["float", "float", "Scalar"]'
+    )
+    yield _EVENT % (
+        "python_function",
+        f"torch/nn/modules/module.py({k % 2000}): _call_impl",
+        41,
+        41,
+        at,
+        fine,
+        38,
+        0,
+        f'"Python id": {k}',
+    )
     yield _EVENT % ("cpu_op", "aten::add", 41, 41, at + 1, fine, 20, 500, shapes)
     yield _EVENT % ("cpu_op", "aten::empty", 41, 41, at + 2, fine, 3, 250, shapes)
-    yield _EVENT % ("cuda_runtime", "cudaLaunchKernel", 41, 41, at + 6, fine, 5, 125, f'"cbid": 211, "correlation": {c}')
+    yield _EVENT % (
+        "cuda_runtime",
+        "cudaLaunchKernel",
+        41,
+        41,
+        at + 6,
+        fine,
+        5,
+        125,
+        f'"cbid": 211, "correlation": {c}',
+    )
     yield _FLOW % ("s", c, 41, 41, at + 6, fine)
-    shape = f'"registers per thread": 32, "shared memory": 0, "blocks per SM": 2.5, "warps per SM": 10, {grid}'
-    yield _EVENT % ("kernel", name, 0, 7, at + 14, fine, k % 20, 17 * k % 1000, f'{work},\n      {shape}, "est. achieved occupancy %": 31')
+    shape = (
+        '"registers per thread": 32, "shared memory": 0, "blocks per SM": 2.5, "warps per SM": '
+        f"10, {grid}"
+    )
+    yield _EVENT % (
+        "kernel",
+        name,
+        0,
+        7,
+        at + 14,
+        fine,
+        k % 20,
+        17 * k % 1000,
+        f'{work},\n      {shape}, "est. achieved occupancy %": 31',
+    )
     yield _FLOW % ("f", c, 0, 7, at + 14, fine)
     if k % 8 == 0:
         rate = f'"bytes": {1024 * (k % 99)}, "memory bandwidth (GB/s)": 12.5'
-        yield _EVENT % ("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 0, 7, at + 35, fine, 2, 112, f"{work}, {rate}")
+        yield _EVENT % (
+            "gpu_memcpy",
+            "Memcpy HtoD (Pinned -> Device)",
+            0,
+            7,
+            at + 35,
+            fine,
+            2,
+            112,
+            f"{work}, {rate}",
+        )
 
 
 def generate(path: Path, megabytes: float) -> None:
@@ -76,7 +133,10 @@ def generate(path: Path, megabytes: float) -> None:
     with path.open("w", encoding="ascii") as file:
         size += file.write(_HEAD)
         while size < megabytes * 1e6:
-            size += file.write(("" if k == 0 else ",\n") + ",\n".join(event for turn in range(k, k + 100) for event in _turn(turn)))
+            size += file.write(
+                ("" if k == 0 else ",\n")
+                + ",\n".join(event for turn in range(k, k + 100) for event in _turn(turn))
+            )
             k += 100
         file.write('\n  ],\n  "traceName": "synthetic.json"\n}\n')
 
@@ -113,7 +173,9 @@ def by_ijson(path: str) -> Told:
 
 
 def by_hta(path: str) -> Told:
-    """HolisticTraceAnalysis: its table of one trace, as its analyses take it, but for its rounding of times."""
+    """HolisticTraceAnalysis: its table of one trace, as its analyses take it, but for its rounding
+    of times.
+    """
     os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
     from hta.common.trace_parser import parse_trace_dataframe  # type: ignore[import-not-found]
     from hta.configs.parser_config import ParserConfig  # type: ignore[import-not-found]
@@ -153,7 +215,9 @@ def run_child(route: str, path: Path, python: str) -> Sample:
 
 
 def tools(path: Path, packed: Path) -> float:
-    """Seconds that `wc` takes for the text and `gunzip` for the packed file, one after the other."""
+    """Seconds that `wc` takes for the text and `gunzip` for the packed file, one after the
+    other.
+    """
     began = time.perf_counter()
     for command in (["wc", str(path)], ["gunzip", "-c", str(packed)]):
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
@@ -161,7 +225,9 @@ def tools(path: Path, packed: Path) -> float:
 
 
 def measure(path: Path, rounds: int, peers: str = sys.executable) -> dict[str, Any]:
-    """All routes in turn, `rounds` times.  Raises `SystemExit` where two routes do not tell the same kernels."""
+    """All routes in turn, `rounds` times.  Raises `SystemExit` where two routes do not tell the
+    same kernels.
+    """
     with tempfile.TemporaryDirectory() as place:
         packed = Path(place) / "trace.json.gz"
         with path.open("rb") as text, gzip.open(packed, "wb", compresslevel=6) as file:
@@ -195,21 +261,35 @@ def generated(megabytes: float, rounds: int, peers: str = sys.executable) -> dic
 def table(result: dict[str, Any]) -> str:
     """The measurements as text."""
     both, size = statistics.median(result["wc_and_gunzip"]), result["file_bytes"]
-    lines = [f"{size / 1e6:.0f} MB of JSON, {result['packed_bytes'] / 1e6:.0f} MB packed; wc and gunzip together {both:.2f} s", ""]
-    lines.append(f"{'route':24}{'seconds':>10}{'CPU':>8}{'of wc+gunzip':>14}{'MB/s':>8}{'peak MB':>9}{'of file':>9}")
+    lines = [
+        (
+            f"{size / 1e6:.0f} MB of JSON, {result['packed_bytes'] / 1e6:.0f} MB packed; wc and "
+            f"gunzip together {both:.2f} s"
+        ),
+        "",
+    ]
+    lines.append(
+        f"{'route':24}{'seconds':>10}{'CPU':>8}{'of wc+gunzip':>14}{'MB/s':>8}{'peak MB':>9}{'of file':>9}"
+    )
     for route, samples in result["routes"].items():
         if "missing" in samples[0]:
             lines.append(f"{route:24}  not measured: {samples[0]['missing']}")
             continue
-        wall, cpu = (statistics.median(sample[clock] for sample in samples) for clock in ("wall", "cpu"))
+        wall, cpu = (
+            statistics.median(sample[clock] for sample in samples) for clock in ("wall", "cpu")
+        )
         peak = max(sample["peak"] - sample["baseline"] for sample in samples)
         share, speed = wall / both, size / wall / 1e6
-        lines.append(f"{route:24}{wall:10.2f}{cpu:8.2f}{share:14.2f}{speed:8.0f}{peak / 1e6:9.0f}{peak / size:9.2f}")
+        lines.append(
+            f"{route:24}{wall:10.2f}{cpu:8.2f}{share:14.2f}{speed:8.0f}{peak / 1e6:9.0f}{peak / size:9.2f}"
+        )
     return "\n".join(lines)
 
 
 def targets(result: dict[str, Any]) -> list[tuple[bool, str]]:
-    """Whether a packed trace is read in twice the time of `wc` and `gunzip`, in less memory than twice the file."""
+    """Whether a packed trace is read in twice the time of `wc` and `gunzip`, in less memory than
+    twice the file.
+    """
     both, out = statistics.median(result["wc_and_gunzip"]), []
     for route in (OURS, PACKED):
         samples = result["routes"][route]
@@ -220,7 +300,8 @@ def targets(result: dict[str, Any]) -> list[tuple[bool, str]]:
         peak = max(sample["peak"] - sample["baseline"] for sample in samples)
         good = wall <= TARGET_TIME * both and peak <= TARGET_MEMORY * result["file_bytes"]
         words = (
-            f"{route}: {wall / both:.2f} of wc and gunzip (target {TARGET_TIME:g}), memory {peak / result['file_bytes']:.2f} of the file"
+            f"{route}: {wall / both:.2f} of wc and gunzip (target {TARGET_TIME:g}), memory "
+            f"{peak / result['file_bytes']:.2f} of the file"
         )
         out.append((good, f"{words} (target {TARGET_MEMORY:g})"))
     return out
@@ -240,7 +321,9 @@ def main() -> int:
         print(json.dumps(child(*chosen.child)))
         return 0
     result = (
-        measure(chosen.trace, chosen.rounds, chosen.peers) if chosen.trace else generated(chosen.megabytes, chosen.rounds, chosen.peers)
+        measure(chosen.trace, chosen.rounds, chosen.peers)
+        if chosen.trace
+        else generated(chosen.megabytes, chosen.rounds, chosen.peers)
     )
     aims = targets(result)
     conclude(result | {"cores": os.cpu_count()}, table(result), aims, chosen.out)

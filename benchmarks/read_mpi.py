@@ -1,10 +1,12 @@
-"""Read MPI traces and schedules: lines (records) a second, beside the least that Python can do with the same file, in one process.
+"""Read MPI traces and schedules: lines (records) a second, beside the least that Python can do with
+the same file, in one process.
 
     python benchmarks/read_mpi.py [--turns 5000] [--rounds 3] [--out benchmarks/out/read_mpi.json]
 
-SMPI's traces of 256 ranks and a DUMPI set are read where they stand beside this clone; a Paraver trace, text traces of liballprof and
-a GOAL schedule of a ring of eight ranks are written for it, `--turns` turns each.  The least is to unpack the file and to split every
-line into its fields; of a DUMPI file, to take its records apart.  README.md says how to read the table.
+SMPI's traces of 256 ranks and a DUMPI set are read where they stand beside this clone; a Paraver
+trace, text traces of liballprof and a GOAL schedule of a ring of eight ranks are written for it,
+`--turns` turns each.  The least is to unpack the file and to split every line into its fields; of a
+DUMPI file, to take its records apart.  README.md says how to read the table.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("TURNBUCKLE_SHARED", HERE.parents[1] / "shared")) / "traces"
 LIMIT_SECONDS = 600
 RANKS = 8
-#: A reader may take this many times the least: a guard against work that grows faster than the file, or is done line by line again.
+#: A reader may take this many times the least: a guard against work that grows faster than the
+#: file, or is done line by line again.
 TARGET = 100
 TARGETS = {"Paje": 12, "Paraver": 15}
 Row = dict[str, Any]
@@ -42,9 +45,17 @@ def paraver(folder: Path, turns: int) -> Path:
         t = 1000 * turn
         for me in range(1, RANKS + 1):
             who = f"{me}:1:{me}:1"
-            for kind, value, begin, end in ((1, irecv, 10, 20), (1, isend, 30, 40), (1, wait, 50, 90), (2, 10, 100, 150)):
+            for kind, value, begin, end in (
+                (1, irecv, 10, 20),
+                (1, isend, 30, 40),
+                (1, wait, 50, 90),
+                (2, 10, 100, 150),
+            ):
                 beside = ":50100001:8:50100002:8:50100004:1" if kind == 2 else ""
-                lines += [f"2:{who}:{t + begin}:5000000{kind}:{value}{beside}", f"2:{who}:{t + end}:5000000{kind}:0"]
+                lines += [
+                    f"2:{who}:{t + begin}:5000000{kind}:{value}{beside}",
+                    f"2:{who}:{t + end}:5000000{kind}:0",
+                ]
             other = me % RANKS + 1
             lines.append(f"3:{who}:{t + 30}:{t + 40}:{other}:1:{other}:1:{t + 20}:{t + 90}:4096:7")
     tasks = ",".join(["1:1"] * RANKS)
@@ -78,7 +89,11 @@ def goal(folder: Path, turns: int) -> Path:
     for me in range(RANKS):
         lines.append(f"rank {me} {{")
         for turn in range(turns):
-            lines += [f"c{turn}: calc 500", f"s{turn}: send 4096b to {(me + 1) % RANKS} tag 7", f"s{turn} requires c{turn}"]
+            lines += [
+                f"c{turn}: calc 500",
+                f"s{turn}: send 4096b to {(me + 1) % RANKS} tag 7",
+                f"s{turn} requires c{turn}",
+            ]
             lines.append(f"r{turn}: recv 4096b from {(me - 1) % RANKS} tag 7")
             if turn:
                 lines.append(f"c{turn} requires r{turn - 1}")
@@ -89,7 +104,9 @@ def goal(folder: Path, turns: int) -> Path:
 
 def cases(folder: Path, turns: int) -> Iterator[Case]:
     """Name, file that is named, and all files that are read."""
-    paje, packed = (SHARED / "simgrid-local" / name for name in ("halo-256-paje.trace.xz", "halo-256-ti.tar.xz"))
+    paje, packed = (
+        SHARED / "simgrid-local" / name for name in ("halo-256-paje.trace.xz", "halo-256-ti.tar.xz")
+    )
     if paje.is_file():
         yield "Paje, SMPI, 256 ranks", paje, [paje]
         with lzma.open(paje) as file, (folder / "unpacked.trace").open("wb") as out:
@@ -149,14 +166,20 @@ def child(turns: int, rounds: int) -> dict[str, Any]:
             # a set of a thousand records is read often enough to be timed
             often = max(1, 20_000 // told)
             scheduled = schedules.sniff(path)
-            reader: Callable[[Path], object] = schedules.figures if scheduled else lambda one: read(one, use_cache=False, threads=1)
+            reader: Callable[[Path], object] = (
+                schedules.figures
+                if scheduled
+                else lambda one: read(one, use_cache=False, threads=1)
+            )
             works = {
                 "turnbuckle": lambda p=path, r=reader, n=often: [r(p) for _ in range(n)],
                 "least": lambda f=files, w=least, n=often: [w(f) for _ in range(n)],
             }
             for route, work in works.items():
                 wall, cpu = clocked(work, rounds)
-                rows.append({"file": title, "name": route, "lines": told * often, "wall": wall, "cpu": cpu})
+                rows.append(
+                    {"file": title, "name": route, "lines": told * often, "wall": wall, "cpu": cpu}
+                )
     return {"rows": rows}
 
 
@@ -178,7 +201,10 @@ def targets(result: dict[str, Any]) -> list[tuple[bool, str]]:
     for title in dict.fromkeys(row["file"] for row in result["rows"]):
         rows = {row["name"]: row for row in result["rows"] if row["file"] == title}
         ours, least = (statistics.median(rows[name]["cpu"]) for name in ("turnbuckle", "least"))
-        words = f"{title}: {rate(rows['turnbuckle']) / 1e6:.2f} M lines/s, {ours / least:.1f}x the least by CPU"
+        words = (
+            f"{title}: {rate(rows['turnbuckle']) / 1e6:.2f} M lines/s, {ours / least:.1f}x the "
+            "least by CPU"
+        )
         target = TARGETS.get(title.split(",")[0], TARGET)
         out.append((ours <= target * least, f"{words}; target {target}x"))
     return out
@@ -195,7 +221,10 @@ def table(result: dict[str, Any]) -> str:
             f"{row['file']:<24}{row['name']:<14}{row['lines']:>10,}{statistics.median(row['wall']):>9.3f}{spread(row['wall']):>17}"
             f"{rate(row) / 1e6:>12.2f}{rate(row, 'cpu') / 1e6:>9.2f}"
         )
-    lines.append("lines: of text, or records of DUMPI; least: unpack and split into fields, or take records apart")
+    lines.append(
+        "lines: of text, or records of DUMPI; least: unpack and split into fields, or take "
+        "records apart"
+    )
     return "\n".join(lines)
 
 
@@ -204,8 +233,15 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(child(int(sys.argv[2]), int(sys.argv[3]))))
         return
-    parser = argparse.ArgumentParser(description="read MPI traces and schedules, beside the least that Python can do")
-    parser.add_argument("--turns", type=int, default=5000, help="turns of the ring in the files that are written for it")
+    parser = argparse.ArgumentParser(
+        description="read MPI traces and schedules, beside the least that Python can do"
+    )
+    parser.add_argument(
+        "--turns",
+        type=int,
+        default=5000,
+        help="turns of the ring in the files that are written for it",
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=HERE / "out" / "read_mpi.json")
     chosen = parser.parse_args()

@@ -1,10 +1,11 @@
-"""Read OTF2 archives: events a second, Turnbuckle beside the PyPI package `otf2` (libotf2 behind its Python interface), in one process.
+"""Read OTF2 archives: events a second, Turnbuckle beside the PyPI package `otf2` (libotf2 behind
+its Python interface), in one process.
 
     python benchmarks/read_otf2.py [--events 1000000] [--rounds 5] [--archive X.otf2] [--out benchmarks/out/read_otf2.json]
 
-Without `--archive` it reads the EZTrace and Score-P archives of LAMMPS beside this clone, where they are, and one that it writes with
-libotf2's own writer: eight ranks that exchange messages and meet in collectives, `--events` events in all. README.md says how to read the
-table.
+Without `--archive` it reads the EZTrace and Score-P archives of LAMMPS beside this clone, where
+they are, and one that it writes with libotf2's own writer: eight ranks that exchange messages and
+meet in collectives, `--events` events in all. README.md says how to read the table.
 """
 
 from __future__ import annotations
@@ -44,21 +45,36 @@ def generate(folder: Path, events: int) -> Path:
     with otf2.writer.open(str(folder), timer_resolution=10**9) as archive:
         root = archive.definitions.system_tree_node("a machine")
         names = ("MPI_Isend", "MPI_Irecv", "MPI_Waitall", "MPI_Allreduce")
-        isend, irecv, wait, meet = (archive.definitions.region(n, paradigm=otf2.Paradigm.MPI) for n in names)
+        isend, irecv, wait, meet = (
+            archive.definitions.region(n, paradigm=otf2.Paradigm.MPI) for n in names
+        )
         threads = []
         for rank in range(RANKS):
             process = archive.definitions.location_group(
-                f"rank {rank}", location_group_type=otf2.LocationGroupType.PROCESS, system_tree_parent=root
+                f"rank {rank}",
+                location_group_type=otf2.LocationGroupType.PROCESS,
+                system_tree_parent=root,
             )
             threads.append(archive.definitions.location("a thread", group=process))
         kinds = otf2.GroupType
-        archive.definitions.group("", group_type=kinds.COMM_LOCATIONS, paradigm=otf2.Paradigm.MPI, members=threads)
-        members = archive.definitions.group("", group_type=kinds.COMM_GROUP, paradigm=otf2.Paradigm.MPI, members=list(range(RANKS)))
+        archive.definitions.group(
+            "", group_type=kinds.COMM_LOCATIONS, paradigm=otf2.Paradigm.MPI, members=threads
+        )
+        members = archive.definitions.group(
+            "", group_type=kinds.COMM_GROUP, paradigm=otf2.Paradigm.MPI, members=list(range(RANKS))
+        )
         world = archive.definitions.comm("MPI_COMM_WORLD", group=members)
         for rank, thread in enumerate(threads):
             writer = archive.event_writer_from_location(thread)
             for turn in range(turns):
-                _turn(writer, 20_000 * turn + 10 * (rank % 8), rank, turn, (isend, irecv, wait, meet), world)
+                _turn(
+                    writer,
+                    20_000 * turn + 10 * (rank % 8),
+                    rank,
+                    turn,
+                    (isend, irecv, wait, meet),
+                    world,
+                )
     return folder / "traces.otf2"
 
 
@@ -80,7 +96,9 @@ def _turn(writer: Any, at: int, rank: int, turn: int, regions: tuple[Any, ...], 
     writer.leave(at + 5_000, wait)
     writer.enter(at + 6_000, meet)
     writer.mpi_collective_begin(at + 6_000)
-    writer.mpi_collective_end(at + 9_000, otf2.CollectiveOp.ALLREDUCE, world, otf2.CollectiveRoot.NONE.value, 8, 8)
+    writer.mpi_collective_end(
+        at + 9_000, otf2.CollectiveOp.ALLREDUCE, world, otf2.CollectiveRoot.NONE.value, 8, 8
+    )
     writer.leave(at + 9_100, meet)
     for step in range(3):
         writer.mpi_request_test(at + 10_000 + step, request)
@@ -88,7 +106,9 @@ def _turn(writer: Any, at: int, rank: int, turn: int, regions: tuple[Any, ...], 
 
 @contextmanager
 def lenient() -> Iterator[None]:
-    """The package `otf2`, made to keep the first of two definitions of one id: else it refuses EZTrace's archives."""
+    """The package `otf2`, made to keep the first of two definitions of one id: else it refuses
+    EZTrace's archives.
+    """
     from otf2 import registry
 
     strict = registry._RefRegistry._register
@@ -105,7 +125,9 @@ def lenient() -> Iterator[None]:
 
 
 def by_package(path: Path) -> Told:
-    """Events by kind and bytes sent, through the package's loop over all events in order of time."""
+    """Events by kind and bytes sent, through the package's loop over all events in order of
+    time.
+    """
     import otf2
     from otf2.events import MpiIsend, MpiSend
 
@@ -125,10 +147,19 @@ def by_turnbuckle(path: Path, threads: int) -> Told:
 
     trace = read(path, threads=threads)
     calls = trace.mpi.with_columns(call=trace.text(trace.mpi))
-    sends = calls.filter(calls["call"].is_in(["MPI_Send", "MPI_Isend", "MPI_Ssend"]) & calls["partner"].is_not_null())
+    sends = calls.filter(
+        calls["call"].is_in(["MPI_Send", "MPI_Isend", "MPI_Ssend"]) & calls["partner"].is_not_null()
+    )
     # of a Sendrecv the half that sends has no length
-    both = calls.filter((calls["call"] == "MPI_Sendrecv") & (calls["start_ns"] == calls["end_ns"]) & calls["partner"].is_not_null())
-    kinds = {"".join(word.capitalize() for word in kind.split("_")): count for kind, count in trace.facts["tables"].items()}
+    both = calls.filter(
+        (calls["call"] == "MPI_Sendrecv")
+        & (calls["start_ns"] == calls["end_ns"])
+        & calls["partner"].is_not_null()
+    )
+    kinds = {
+        "".join(word.capitalize() for word in kind.split("_")): count
+        for kind, count in trace.facts["tables"].items()
+    }
     return kinds, int(sends["size_bytes"].sum()) + int(both["size_bytes"].sum())
 
 
@@ -137,19 +168,33 @@ def timed(name: str, archive: str, work: Callable[[], Told], rounds: int, thread
     told = work()
     wall, cpu = clocked(work, rounds)
     events = sum(told[0].values())
-    return {"name": name, "archive": archive, "events": events, "told": told, "threads": threads, "wall": wall, "cpu": cpu}
+    return {
+        "name": name,
+        "archive": archive,
+        "events": events,
+        "told": told,
+        "threads": threads,
+        "wall": wall,
+        "cpu": cpu,
+    }
 
 
 def of_archive(title: str, path: Path, rounds: int) -> list[Row]:
     """All routes on one archive; they must tell the same events and the same bytes."""
     cores = min(2, os.cpu_count() or 1)
     rows = [timed("turnbuckle", title, lambda: by_turnbuckle(path, 1), rounds)]
-    rows.append(timed(f"turnbuckle, {cores} threads", title, lambda: by_turnbuckle(path, cores), rounds, cores))
+    rows.append(
+        timed(
+            f"turnbuckle, {cores} threads", title, lambda: by_turnbuckle(path, cores), rounds, cores
+        )
+    )
     try:
         import otf2  # noqa: F401
     except ImportError as error:
         return [*rows, {"name": PEER, "archive": title, "missing": str(error)}]
-    rows.append(timed(PEER, title, lambda: by_package(path), 1 if rows[0]["events"] > CUT else rounds))
+    rows.append(
+        timed(PEER, title, lambda: by_package(path), 1 if rows[0]["events"] > CUT else rounds)
+    )
     if len({json.dumps(row["told"], sort_keys=True) for row in rows}) > 1:
         raise SystemExit(f"{title}: not the same events: {[row['told'] for row in rows]}")
     return rows
@@ -157,7 +202,11 @@ def of_archive(title: str, path: Path, rounds: int) -> list[Row]:
 
 def real() -> Iterator[tuple[str, Path]]:
     """Archives of LAMMPS beside this clone."""
-    folder = Path(os.environ.get("TURNBUCKLE_SHARED", HERE.parents[1] / "shared")) / "traces" / "otf2-local"
+    folder = (
+        Path(os.environ.get("TURNBUCKLE_SHARED", HERE.parents[1] / "shared"))
+        / "traces"
+        / "otf2-local"
+    )
     for name in REAL:
         for path in sorted((folder / name).rglob("*.otf2")):
             yield name, path
@@ -173,7 +222,13 @@ def child(events: int, rounds: int, archive: str) -> dict[str, Any]:
             try:
                 path = generate(Path(place) / "made", events)
             except ImportError as error:
-                rows.append({"name": "turnbuckle", "archive": "generated", "missing": f"{error}: nothing can write it"})
+                rows.append(
+                    {
+                        "name": "turnbuckle",
+                        "archive": "generated",
+                        "missing": f"{error}: nothing can write it",
+                    }
+                )
             else:
                 rows += of_archive("generated", path, rounds)
     return {"rows": rows}
@@ -200,7 +255,10 @@ def targets(result: dict[str, Any]) -> list[tuple[bool, str]]:
             out.append((False, f"{archive}: not compared with the Python package"))
             continue
         ours, peer = rate(rows["turnbuckle"]), rate(rows[PEER])
-        words = f"{archive}: {ours / 1e6:.2f} M events/s on one thread, {ours / peer:.0f}x the package otf2 ({peer / 1e6:.2f} M)"
+        words = (
+            f"{archive}: {ours / 1e6:.2f} M events/s on one thread, {ours / peer:.0f}x the "
+            f"package otf2 ({peer / 1e6:.2f} M)"
+        )
         out.append((ours >= TARGET * peer, f"{words}; target {TARGET}x"))
     return out
 
@@ -229,7 +287,9 @@ def main() -> None:
         print(json.dumps(child(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])))
         return
     parser = argparse.ArgumentParser(description="read OTF2 archives, beside the package otf2")
-    parser.add_argument("--events", type=int, default=1_000_000, help="events of the archive that is written for it")
+    parser.add_argument(
+        "--events", type=int, default=1_000_000, help="events of the archive that is written for it"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--archive", default="", help="an archive of your own instead")
     parser.add_argument("--out", type=Path, default=HERE / "out" / "read_otf2.json")

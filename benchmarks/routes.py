@@ -1,8 +1,9 @@
 """The routes from one Nsight Systems SQLite file to typed columns that `read_nsys` compares.
 
-A route is a function that imports what it needs and returns two functions: `read(path)` does the work that is timed; `tell(result)`
-says how many bytes the columns take, how many rows there are, and for each table a sum that must be the same for all routes. A route
-whose package is missing raises ImportError or the package's own error.
+A route is a function that imports what it needs and returns two functions: `read(path)` does the
+work that is timed; `tell(result)` says how many bytes the columns take, how many rows there are,
+and for each table a sum that must be the same for all routes. A route whose package is missing
+raises ImportError or the package's own error.
 """
 
 from __future__ import annotations
@@ -13,13 +14,39 @@ from pathlib import Path
 from typing import Any
 
 _WORK = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
-_SHAPE = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory", "dynamicSharedMemory")
+_SHAPE = (
+    "gridX",
+    "gridY",
+    "gridZ",
+    "blockX",
+    "blockY",
+    "blockZ",
+    "staticSharedMemory",
+    "dynamicSharedMemory",
+)
 COLUMNS = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": (*_WORK, "demangledName", "shortName", "registersPerThread", *_SHAPE),
+    "CUPTI_ACTIVITY_KIND_KERNEL": (
+        *_WORK,
+        "demangledName",
+        "shortName",
+        "registersPerThread",
+        *_SHAPE,
+    ),
     "CUPTI_ACTIVITY_KIND_MEMCPY": (*_WORK, "bytes", "copyKind", "srcKind", "dstKind"),
-    "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "eventClass", "globalTid", "correlationId", "nameId", "returnValue"),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": (
+        "start",
+        "end",
+        "eventClass",
+        "globalTid",
+        "correlationId",
+        "nameId",
+        "returnValue",
+    ),
 }
-QUERIES = {table: f"SELECT {', '.join(names)} FROM {table}".replace(" end", ' "end"') for table, names in COLUMNS.items()}
+QUERIES = {
+    table: f"SELECT {', '.join(names)} FROM {table}".replace(" end", ' "end"')
+    for table, names in COLUMNS.items()
+}
 
 # bytes of the columns, rows read, and for each table rows and the sum of (end - start)
 Told = tuple[int, int, dict[str, tuple[int, int]]]
@@ -27,9 +54,18 @@ Reader = Callable[[str], Any]
 Teller = Callable[[Any], Told]
 
 
-def _tell(tables: dict[str, Any], size: Callable[[Any], int], total: Callable[[Any, str], int]) -> Told:
-    checks = {name: (len(table), total(table, "end") - total(table, "start")) for name, table in tables.items()}
-    return sum(size(table) for table in tables.values()), sum(rows for rows, _ in checks.values()), checks
+def _tell(
+    tables: dict[str, Any], size: Callable[[Any], int], total: Callable[[Any, str], int]
+) -> Told:
+    checks = {
+        name: (len(table), total(table, "end") - total(table, "start"))
+        for name, table in tables.items()
+    }
+    return (
+        sum(size(table) for table in tables.values()),
+        sum(rows for rows, _ in checks.values()),
+        checks,
+    )
 
 
 def _arrow_tell(tables: Any) -> Told:
@@ -61,9 +97,14 @@ def polars_adbc() -> tuple[Reader, Teller]:
     import pyarrow  # noqa: F401
 
     def read(path: str) -> Any:
-        return {table: pl.read_database_uri(query, f"sqlite:///{path}", engine="adbc") for table, query in QUERIES.items()}
+        return {
+            table: pl.read_database_uri(query, f"sqlite:///{path}", engine="adbc")
+            for table, query in QUERIES.items()
+        }
 
-    return read, lambda tables: _tell(tables, lambda t: int(t.estimated_size()), lambda t, column: int(t[column].sum()))
+    return read, lambda tables: _tell(
+        tables, lambda t: int(t.estimated_size()), lambda t, column: int(t[column].sum())
+    )
 
 
 def connectorx(partitions: int | None = None) -> tuple[Reader, Teller]:
@@ -71,20 +112,29 @@ def connectorx(partitions: int | None = None) -> tuple[Reader, Teller]:
     import connectorx as cx
     import pyarrow.compute  # noqa: F401
 
-    split: dict[str, Any] = {} if partitions is None else {"partition_on": "correlationId", "partition_num": partitions}
+    split: dict[str, Any] = (
+        {} if partitions is None else {"partition_on": "correlationId", "partition_num": partitions}
+    )
 
     def read(path: str) -> Any:
-        return {table: cx.read_sql(f"sqlite://{path}", query, return_type="arrow", **split) for table, query in QUERIES.items()}
+        return {
+            table: cx.read_sql(f"sqlite://{path}", query, return_type="arrow", **split)
+            for table, query in QUERIES.items()
+        }
 
     return read, _arrow_tell
 
 
 def duckdb_scanner() -> tuple[Reader, Teller]:
-    """DuckDB's SQLite scanner to Arrow, from an installed or a pip-packaged extension; never downloads."""
+    """DuckDB's SQLite scanner to Arrow, from an installed or a pip-packaged extension; never
+    downloads.
+    """
     import duckdb
     import pyarrow.compute  # noqa: F401
 
-    connection = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
+    connection = duckdb.connect(
+        config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    )
     connection.execute(f"LOAD '{_duckdb_extension() or 'sqlite_scanner'}'")
 
     def read(path: str) -> Any:
@@ -92,7 +142,9 @@ def duckdb_scanner() -> tuple[Reader, Teller]:
         out = {}
         for table, names in COLUMNS.items():
             listed = ", ".join(f'"{name}"' for name in names)
-            result: Any = connection.execute(f"SELECT {listed} FROM sqlite_scan('{quoted}', '{table}')")
+            result: Any = connection.execute(
+                f"SELECT {listed} FROM sqlite_scan('{quoted}', '{table}')"
+            )
             out[table] = result.to_arrow_table()
         return out
 
@@ -123,7 +175,11 @@ def pandas_read_sql() -> tuple[Reader, Teller]:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             return {table: pd.read_sql(query, connection) for table, query in QUERIES.items()}
 
-    return read, lambda tables: _tell(tables, lambda t: int(t.memory_usage(index=False).sum()), lambda t, column: int(t[column].sum()))
+    return read, lambda tables: _tell(
+        tables,
+        lambda t: int(t.memory_usage(index=False).sum()),
+        lambda t, column: int(t[column].sum()),
+    )
 
 
 def sqlite3_numpy() -> tuple[Reader, Teller]:
@@ -147,18 +203,37 @@ def sqlite3_numpy() -> tuple[Reader, Teller]:
         checks = {}
         for table, block in tables.items():
             names = COLUMNS[table]
-            checks[table] = (block.shape[1], int(block[names.index("end")].sum() - block[names.index("start")].sum()))
-        return sum(int(block.nbytes) for block in tables.values()), sum(rows for rows, _ in checks.values()), checks
+            checks[table] = (
+                block.shape[1],
+                int(block[names.index("end")].sum() - block[names.index("start")].sum()),
+            )
+        return (
+            sum(int(block.nbytes) for block in tables.values()),
+            sum(rows for rows, _ in checks.values()),
+            checks,
+        )
 
     return read, tell
 
 
-_OURS = {"kernels": "CUPTI_ACTIVITY_KIND_KERNEL", "copies": "CUPTI_ACTIVITY_KIND_MEMCPY", "api": "CUPTI_ACTIVITY_KIND_RUNTIME"}
+_OURS = {
+    "kernels": "CUPTI_ACTIVITY_KIND_KERNEL",
+    "copies": "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "api": "CUPTI_ACTIVITY_KIND_RUNTIME",
+}
 
 
 def _trace_tell(tables: Any) -> Told:
-    checks = {_OURS[n]: (t.height, int(t["end_ns"].sum()) - int(t["start_ns"].sum())) for n, t in tables.items() if n in _OURS}
-    return sum(int(t.estimated_size()) for t in tables.values()), sum(t.height for t in tables.values()), checks
+    checks = {
+        _OURS[n]: (t.height, int(t["end_ns"].sum()) - int(t["start_ns"].sum()))
+        for n, t in tables.items()
+        if n in _OURS
+    }
+    return (
+        sum(int(t.estimated_size()) for t in tables.values()),
+        sum(t.height for t in tables.values()),
+        checks,
+    )
 
 
 def turnbuckle(use_cache: bool = False) -> tuple[Reader, Teller]:

@@ -1,11 +1,14 @@
-"""Sparse triangular solves: a matrix of a million rows from file to critical path, beside other ways to find its levels.
+"""Sparse triangular solves: a matrix of a million rows from file to critical path, beside other
+ways to find its levels.
 
     python benchmarks/triangular.py [--rows 1000000] [--rounds 3] [--out benchmarks/out/triangular.json]
 
-Three matrices of as many rows: a chain (as many levels as rows), the lower triangle of a two-dimensional Laplacian (some thousand levels)
-and a random one of five entries a row (a few dozen levels).  Phases are timed one by one, each the median of its rounds.  Below them: what
-finding the levels takes beside other ways to find the same ones (or the benchmark stops), on the whole matrix or on a cut as long as the
-column says, and beside one solve by SciPy.  A ratio above 1 says how many times longer the other way takes.
+Three matrices of as many rows: a chain (as many levels as rows), the lower triangle of a
+two-dimensional Laplacian (some thousand levels) and a random one of five entries a row (a few dozen
+levels).  Phases are timed one by one, each the median of its rounds.  Below them: what finding the
+levels takes beside other ways to find the same ones (or the benchmark stops), on the whole matrix
+or on a cut as long as the column says, and beside one solve by SciPy.  A ratio above 1 says how
+many times longer the other way takes.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ def chain(rows: int) -> Any:
 def grid(rows: int) -> Any:
     """The lower triangle of a two-dimensional Laplacian of about as many rows."""
     side = max(2, math.isqrt(rows))
-    line = sp.diags_array([-np.ones(side - 1), 2 * np.ones(side), -np.ones(side - 1)], offsets=[-1, 0, 1])
+    line = sp.diags_array(
+        [-np.ones(side - 1), 2 * np.ones(side), -np.ones(side - 1)], offsets=[-1, 0, 1]
+    )
     one = sp.eye_array(side)
     return sp.tril(sp.kron(line, one) + sp.kron(one, line)).tocsc()
 
@@ -53,7 +58,9 @@ def grid(rows: int) -> Any:
 def scattered(rows: int) -> Any:
     """Four random entries a row below the diagonal, or fewer."""
     ends = np.random.default_rng(1).integers(0, rows, (2, 4 * rows))
-    off = sp.coo_array((np.ones(4 * rows), (ends.max(axis=0), ends.min(axis=0))), shape=(rows, rows))
+    off = sp.coo_array(
+        (np.ones(4 * rows), (ends.max(axis=0), ends.min(axis=0))), shape=(rows, rows)
+    )
     return (off + sp.eye_array(rows) * (8 * rows)).tocsc()
 
 
@@ -61,7 +68,9 @@ MATRICES: dict[str, Callable[[int], Any]] = {"chain": chain, "grid": grid, "rand
 
 
 def phases(matrix: Any, folder: Path | None) -> tuple[dict[str, float], dict[str, Any]]:
-    """Seconds of every step from the file (where there is a folder for one) to the critical path, and what came out."""
+    """Seconds of every step from the file (where there is a folder for one) to the critical path,
+    and what came out.
+    """
     from turnbuckle.papers.models.dag.supernodes import read_triangle, supernodes, triangle_of
     from turnbuckle.papers.models.dag.tasks import Dealt, solve, work
     from turnbuckle.papers.models.dag.tiers import fabric
@@ -106,10 +115,15 @@ def measured(name: str, rows: int, rounds: int, folder: Path | None) -> Row:
     _, facts = phases(matrix, folder)
     all_of = [phases(matrix, folder)[0] for _ in range(rounds)]
     spent = {phase: statistics.median(one[phase] for one in all_of) for phase in all_of[0]}
-    return {"name": f"{name}, from its file" if folder else name, **facts, "phases": spent, "totals": [sum(one.values()) for one in all_of]}
+    return {
+        "name": f"{name}, from its file" if folder else name,
+        **facts,
+        "phases": spent,
+        "totals": [sum(one.values()) for one in all_of],
+    }
 
 
-# --- levels, other ways -----------------------------------------------------------------------------------------------
+# --- levels, other ways ---------------------------------------------------------------------------
 
 
 def ours(matrix: Any) -> Callable[[], Ints]:
@@ -187,12 +201,16 @@ def solved(matrix: Any) -> Callable[[], Any]:
 
 
 def peers(rows: int, rounds: int) -> Iterator[Row]:
-    """Levels of the same matrices by other means, or of cuts of them, each beside ours on the same."""
+    """Levels of the same matrices by other means, or of cuts of them, each beside ours on the
+    same.
+    """
     for name, make in MATRICES.items():
         for peer in ("NumPy, level by level", "networkx", "rustworkx"):
             matrix = make(min(rows, CUTS.get(peer, CUTS.get(f"{peer}, {name}", rows))))
             try:
-                other = by_frontier(matrix) if peer.startswith("NumPy") else by_package(matrix, peer)
+                other = (
+                    by_frontier(matrix) if peer.startswith("NumPy") else by_package(matrix, peer)
+                )
             except ImportError as error:
                 yield {"name": f"{peer}, {name}", "missing": str(error)}
                 continue
@@ -236,10 +254,16 @@ def table(result: dict[str, Any]) -> str:
     for row in result["rows"]:
         spent = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in row["phases"].items())
         total = statistics.median(row["totals"])
-        lines.append(f"{row['name']:<22}{row['rows']:>11,}{row['entries']:>12,}{row['levels']:>11,}{total:>8.2f}  {spent}")
+        lines.append(
+            f"{row['name']:<22}{row['rows']:>11,}{row['entries']:>12,}{row['levels']:>11,}{total:>8.2f} "
+            f" {spent}"
+        )
         floor = 8 * (row["entries"] + row["rows"]) / result["bandwidth"]
         share = row["phases"]["levels"] / floor
-        lines.append(f"{'':<22}levels: {share:.0f} times what reading the structure once takes at {result['bandwidth'] / 1e9:.1f} GB/s")
+        lines.append(
+            f"{'':<22}levels: {share:.0f} times what reading the structure once takes at "
+            f"{result['bandwidth'] / 1e9:.1f} GB/s"
+        )
     lines.append("")
     head = f"{'levels, and a solve':<38}{'rows':>11}{'theirs s':>10}{'ours s':>9}{'ratio':>9}"
     lines += [head, "-" * len(head)]
@@ -248,7 +272,9 @@ def table(result: dict[str, Any]) -> str:
             lines.append(f"{row['name']}: not measured: {row['missing']}")
             continue
         theirs, mine = statistics.median(row["theirs"]), statistics.median(row["ours"])
-        lines.append(f"{row['name']:<38}{row['rows']:>11,}{theirs:>10.3f}{mine:>9.3f}{theirs / mine:>8.1f}x")
+        lines.append(
+            f"{row['name']:<38}{row['rows']:>11,}{theirs:>10.3f}{mine:>9.3f}{theirs / mine:>8.1f}x"
+        )
     return "\n".join(lines)
 
 
@@ -259,8 +285,18 @@ def targets(result: dict[str, Any]) -> list[tuple[bool, str]]:
     out: list[tuple[bool, str]] = []
     for row in result["rows"]:
         total = statistics.median(row["totals"])
-        words = f"{row['rows']:,} rows, {row['levels']:,} levels, {row['tasks']:,} tasks: {total:.1f} s"
-        out.append((total <= AIM_SECONDS, f"triangular, {row['name']}: {words}; aim {AIM_SECONDS:g} s for a matrix of a million rows"))
+        words = (
+            f"{row['rows']:,} rows, {row['levels']:,} levels, {row['tasks']:,} tasks: {total:.1f} s"
+        )
+        out.append(
+            (
+                total <= AIM_SECONDS,
+                (
+                    f"triangular, {row['name']}: {words}; aim {AIM_SECONDS:g} s for a matrix of a "
+                    "million rows"
+                ),
+            )
+        )
     return out
 
 

@@ -1,8 +1,8 @@
 """Docstrings as the reference of the manual needs them: a Griffe extension, named in mkdocs.yml.
 
-Our sections say ``name : what it is`` on one line. Types stand in the signature. NumPy's style would read that text as the type, so
-it is moved to a line of its own before the docstring is parsed. What a function returns gets the colon that stands for no name and
-no type.
+Our sections say ``name : what it is`` on one line. Types stand in the signature. NumPy's style
+would read that text as the type, so it is moved to a line of its own before the docstring is
+parsed. What a function returns gets the colon that stands for no name and no type.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any
 
 import griffe
 
-_SECTION = re.compile(r"^(?:Parameters|Attributes|Raises)\n-+\n(?:.+(?:\n|\Z)|\n(?!.*\n-))+", re.MULTILINE)
+_SECTION = re.compile(
+    r"^(?:Parameters|Attributes|Raises)\n-+\n(?:.+(?:\n|\Z)|\n(?!.*\n-))+", re.MULTILINE
+)
 _RETURNS = re.compile(r"^(Returns\n-+\n)(?=\S)", re.MULTILINE)
 _ENTRY = re.compile(r"^([\w, ]+?) : (.+)$", re.MULTILINE)
 

@@ -1,4 +1,5 @@
-"""The examples of the manual: found, run, compared with what the page shows, and brought up to date.
+"""The examples of the manual: found, run, compared with what the page shows, and brought up to
+date.
 
     python docs/examples.py            # run all examples and rewrite what they show
 
@@ -11,12 +12,12 @@ A block marked ``console`` holds commands and their output, as a terminal shows 
     $ echo $?
     0
 
-``run.sqlite`` and ``jobs.toml`` are samples that ship with Turnbuckle, ``runs.csv`` is a small table of run times,
-``mix.toml`` a portfolio. A line ``...`` stands for lines left out. Without ``$ echo $?`` the command must end with 0. Lines must agree but
-for spaces, numbers within `TOLERANCE`.
+``run.sqlite`` and ``jobs.toml`` are samples that ship with Turnbuckle, ``runs.csv`` is a small
+table of run times, ``mix.toml`` a portfolio. A line ``...`` stands for lines left out. Without ``$
+echo $?`` the command must end with 0. Lines must agree but for spaces, numbers within `TOLERANCE`.
 
-A block marked ``python`` runs after those before it on the page.  If a block marked ``text`` follows at once, it is what
-the code prints.
+A block marked ``python`` runs after those before it on the page.  If a block marked ``text``
+follows at once, it is what the code prints.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ from pathlib import Path
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
-#: A shown number may differ from the true one by this much: libraries round differently, a stale page differs more.
+#: A shown number may differ from the true one by this much: libraries round differently, a stale
+#: page differs more.
 TOLERANCE = 0.02
 #: What the terminal of an example is like.
 TERMINAL = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
-#: Run times on 1 to 8 cores a GPU as a fit that Austin et al. 2021 print gives them (Table 6, Total), rounded to seconds.
+#: Run times on 1 to 8 cores a GPU as a fit that Austin et al. 2021 print gives them (Table 6,
+#: Total), rounded to seconds.
 RUNS = "cores, run time [s]\n1, 186\n2, 152\n3, 136\n4, 128\n6, 123\n8, 122\n"
 #: A workload of the sample alone, on two machines.
 MIX = """[recordings]
@@ -95,8 +98,15 @@ def blocks(text: str) -> list[Block]:
         if kind == "console":
             out.append(Block(line, found.start(2), found.end(2), kind, _commands(content)))
         elif kind == "python":
-            out.append(Block(line, found.start(2), found.end(2), kind, [Step(content, code_is="python")]))
-        elif kind == "text" and out and out[-1].kind == "python" and not text[previous_end : found.start()].strip():
+            out.append(
+                Block(line, found.start(2), found.end(2), kind, [Step(content, code_is="python")])
+            )
+        elif (
+            kind == "text"
+            and out
+            and out[-1].kind == "python"
+            and not text[previous_end : found.start()].strip()
+        ):
             out[-1].steps[0].shown = content.splitlines()
             out[-1].start, out[-1].end = found.start(2), found.end(2)
         previous_end = found.end()
@@ -120,13 +130,19 @@ def _commands(content: str) -> list[Step]:
 
 @contextlib.contextmanager
 def workplace() -> Iterator[dict[str, object]]:
-    """A folder with the sample as ``run.sqlite`` and a table ``runs.csv``, made the current one; and the names that Python blocks share."""
+    """A folder with the sample as ``run.sqlite`` and a table ``runs.csv``, made the current one;
+    and the names that Python blocks share.
+    """
     from turnbuckle.examples import sample
 
     before = Path.cwd()
     path_of_turnbuckle = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     terminal = {**TERMINAL, "PATH": path_of_turnbuckle, "XDG_CACHE_HOME": ""}
-    with tempfile.TemporaryDirectory() as folder, sample() as path, mock.patch.dict(os.environ, terminal):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        sample() as path,
+        mock.patch.dict(os.environ, terminal),
+    ):
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         for name in COLOURED:
             os.environ.pop(name, None)
@@ -142,11 +158,15 @@ def workplace() -> Iterator[dict[str, object]]:
 
 
 def run(step: Step, names: dict[str, object]) -> tuple[list[str], int]:
-    """Run one step in the current folder -> (lines of output, exit code).  What `turnbuckle` says on stderr follows what it prints."""
+    """Run one step in the current folder -> (lines of output, exit code).  What `turnbuckle` says
+    on stderr follows what it prints.
+    """
     if step.code_is == "console":
         program, *words = shlex.split(step.code, comments=True)
         if program != "turnbuckle":
-            raise ValueError(f"only turnbuckle runs in a console block, not {program!r}; mark it sh")
+            raise ValueError(
+                f"only turnbuckle runs in a console block, not {program!r}; mark it sh"
+            )
         return _command(words)
     said = io.StringIO()
     try:
@@ -161,7 +181,11 @@ def _command(words: list[str]) -> tuple[list[str], int]:
     from turnbuckle.cli import run as cli
 
     printed, said = _terminal(), _terminal()
-    with mock.patch.object(sys, "argv", ["turnbuckle", *words]), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+    with (
+        mock.patch.object(sys, "argv", ["turnbuckle", *words]),
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(said),
+    ):
         try:
             code = cli.run(words)
         except SystemExit as stop:
@@ -191,7 +215,11 @@ def _lines(text: str) -> list[str]:
 
 def differences(step: Step, output: list[str], exit_code: int) -> list[str]:
     """What the page shows and the program does not say; empty where they agree."""
-    out = [] if exit_code == step.exit_code else [f"exit code {exit_code}, not {step.exit_code}", *output[-6:]]
+    out = (
+        []
+        if exit_code == step.exit_code
+        else [f"exit code {exit_code}, not {step.exit_code}", *output[-6:]]
+    )
     if not step.shown:
         return out
     wanted = [line for line in step.shown if line.strip() and line != "..."]
@@ -227,12 +255,17 @@ def _numbers(line: str) -> list[float]:
 
 
 def renewed(step: Step, output: list[str]) -> list[str]:
-    """What the page should show: all of the output, or the lines it picked with their numbers of today."""
+    """What the page should show: all of the output, or the lines it picked with their numbers of
+    today.
+    """
     if not step.whole:
         rest = list(output)
         out = []
         for line in step.shown:
-            found = next((i for i, said in enumerate(rest) if line.strip() and shape(said) == shape(line)), None)
+            found = next(
+                (i for i, said in enumerate(rest) if line.strip() and shape(said) == shape(line)),
+                None,
+            )
             out.append(line if found is None else rest[found])
             rest = rest if found is None else rest[found + 1 :]
         return out
@@ -248,11 +281,17 @@ def renew(page: Path) -> list[str]:
             for step in block.steps:
                 output, code = run(step, names)
                 step.shown = renewed(step, output)
-                remarks += [f"{page.name}:{block.line}: {d}" for d in differences(step, output, code)]
+                remarks += [
+                    f"{page.name}:{block.line}: {d}" for d in differences(step, output, code)
+                ]
     for block in reversed(found):
         if block.kind == "python" and not block.steps[0].shown:
             continue
-        text = text[: block.start] + "".join(f"{line}\n" for line in _written(block)) + text[block.end :]
+        text = (
+            text[: block.start]
+            + "".join(f"{line}\n" for line in _written(block))
+            + text[block.end :]
+        )
     page.write_text(text, encoding="utf-8")
     return remarks
 

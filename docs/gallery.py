@@ -1,4 +1,5 @@
-"""The gallery: every figure that Turnbuckle draws, on what ships with it or what a page of the manual makes, and what draws each.
+"""The gallery: every figure that Turnbuckle draws, on what ships with it or what a page of the
+manual makes, and what draws each.
 
 python docs/gallery.py            # draw them, and write the page
 python docs/gallery.py --check    # 1 if a figure or the page is not current
@@ -29,39 +30,76 @@ Every figure, and what draws it. `run.sqlite` is the synthetic sample that ships
 `--charts FOLDER` writes the figures of a command as SVG, and the numbers behind each as CSV. In Python, answers have `.figure()` and
 `.figures()`. Accuracy is drawn on [a page of its own](accuracy.md).
 """
-#: Heading; the command or the code; the page whose blocks before that command make its files; file names of figures that are left out.
+#: Heading; the command or the code; the page whose blocks before that command make its files; file
+#: names of figures that are left out.
 ENTRIES = (
-    ("The report", "turnbuckle report run.sqlite --on nvlink-c2c,gh200,cdi-row-link -o report.html", "", r"accuracy.*|.*-[23]"),
-    ("Edits of the program", 'tb.read("run.sqlite").whatif(on=["self", "cdi-row-link"], draws=0).figures()', "", ""),
+    (
+        "The report",
+        "turnbuckle report run.sqlite --on nvlink-c2c,gh200,cdi-row-link -o report.html",
+        "",
+        r"accuracy.*|.*-[23]",
+    ),
+    (
+        "Edits of the program",
+        'tb.read("run.sqlite").whatif(on=["self", "cdi-row-link"], draws=0).figures()',
+        "",
+        "",
+    ),
     ("A mix of programs", "turnbuckle suite mix.toml --draws 200 --charts figures", "suite.md", ""),
-    ("GPUs to share", "turnbuckle pool jobs.toml --on cdi-rack-link,cdi-row-link --charts figures", "", ""),
+    (
+        "GPUs to share",
+        "turnbuckle pool jobs.toml --on cdi-rack-link,cdi-row-link --charts figures",
+        "",
+        "",
+    ),
     ("Copies on other nodes", "turnbuckle transfers run.sqlite --charts figures", "", ""),
     ("Cores a GPU", "turnbuckle cores runs.csv --charts figures", "", ""),
     (
         "Sweeps",
-        "turnbuckle sweep run.sqlite --model slack --axis slack_seconds=1us,10us,100us --axis mode=link,api --workers 1 --charts figures",
+        (
+            "turnbuckle sweep run.sqlite --model slack --axis slack_seconds=1us,10us,100us "
+            "--axis mode=link,api --workers 1 --charts figures"
+        ),
         "",
         "",
     ),
     (
         "Several runs behind one link",
-        "turnbuckle model sharing run.sqlite --form both --runs 1,3 --latency 10us,100us,1ms --bandwidth 1GB/s,64GB/s --charts figures",
+        (
+            "turnbuckle model sharing run.sqlite --form both --runs 1,3 --latency 10us,100us,1ms "
+            "--bandwidth 1GB/s,64GB/s --charts figures"
+        ),
         "",
         "",
     ),
     (
         "Messages between GPUs",
-        'turnbuckle model messages halo.txt --flops-per-second "10 GFLOP/s" --costs seed_G --ranks-per-node 1 --charts figures',
+        (
+            'turnbuckle model messages halo.txt --flops-per-second "10 GFLOP/s" --costs seed_G '
+            "--ranks-per-node 1 --charts figures"
+        ),
         "models/messages.md",
         "",
     ),
-    ("A triangular solve", "turnbuckle model dag factor.mtx --on summit-v100 --gpus 1,2,6,12,24 --charts figures", "models/dag.md", ""),
-    ("Matrix products worth moving", "turnbuckle model dgemm --sizes 256,1024,4096 --charts figures", "", ""),
+    (
+        "A triangular solve",
+        "turnbuckle model dag factor.mtx --on summit-v100 --gpus 1,2,6,12,24 --charts figures",
+        "models/dag.md",
+        "",
+    ),
+    (
+        "Matrix products worth moving",
+        "turnbuckle model dgemm --sizes 256,1024,4096 --charts figures",
+        "",
+        "",
+    ),
 )
 
 
 def drawn(code: str, page: str, left_out: str) -> dict[str, str]:
-    """Draw the figures of one entry -> file name without ending: SVG.  Its page's blocks run first, up to the first command of its verb."""
+    """Draw the figures of one entry -> file name without ending: SVG.  Its page's blocks run first,
+    up to the first command of its verb.
+    """
     with examples.workplace() as names:
         for step in _before(code, page):
             examples.run(step, names)
@@ -70,10 +108,17 @@ def drawn(code: str, page: str, left_out: str) -> dict[str, str]:
         elif "--charts" in code:
             _, exit_code = examples.run(examples.Step(code), names)
             assert exit_code == 0, code
-            pictures = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path("figures").glob("*.svg"))}
+            pictures = {
+                path.stem: path.read_text(encoding="utf-8")
+                for path in sorted(Path("figures").glob("*.svg"))
+            }
         else:
             pictures = _of_report(code, names, left_out)
-    return {name: svg for name, svg in pictures.items() if not (left_out and re.fullmatch(left_out, name))}
+    return {
+        name: svg
+        for name, svg in pictures.items()
+        if not (left_out and re.fullmatch(left_out, name))
+    }
 
 
 def _before(code: str, page: str) -> Iterator[examples.Step]:
@@ -93,11 +138,15 @@ def _of_answer(code: str, names: dict[str, object]) -> dict[str, str]:
     exec(compile(f"import turnbuckle as tb\nmade = {code}", "<gallery>", "exec"), names)
     with tempfile.TemporaryDirectory() as folder:
         files = save(names["made"], Path(folder))  # type: ignore[arg-type]
-        return {path.stem: path.read_text(encoding="utf-8") for path in files if path.suffix == ".svg"}
+        return {
+            path.stem: path.read_text(encoding="utf-8") for path in files if path.suffix == ".svg"
+        }
 
 
 def _of_report(code: str, names: dict[str, object], left_out: str) -> dict[str, str]:
-    """Draw the figures of a report as files of their own, but for those left out; the page has them with text around."""
+    """Draw the figures of a report as files of their own, but for those left out; the page has them
+    with text around.
+    """
     from turnbuckle.page import html as report
     from turnbuckle.show.figures.figure import Figure, draw
     from turnbuckle.show.figures.files import alone
@@ -120,13 +169,18 @@ def gallery() -> tuple[str, dict[str, str]]:
     for heading, code, page, left_out in ENTRIES:
         found = drawn(code, page, left_out)
         kind = "py" if code.startswith("tb.") else "sh"
-        where = f"Files: [{page.rpartition('/')[2].removesuffix('.md')}]({page}).\n\n" if page else ""
+        where = (
+            f"Files: [{page.rpartition('/')[2].removesuffix('.md')}]({page}).\n\n" if page else ""
+        )
         parts.append(f"## {heading}\n\n```{kind}\n{code}\n```\n\n{where}")
         for name, svg in found.items():
             file = f"{heading.lower().replace(' ', '-')}-{name}.svg"
             pictures[file] = svg
             alt = ElementTree.fromstring(svg).get("aria-label", name)
-            parts.append(f"![{html.escape(alt, quote=False).replace('[', '(').replace(']', ')')}](img/gallery/{file})\n\n")
+            parts.append(
+                f"![{html.escape(alt, quote=False).replace('[', '(').replace(']', ')')}](img/gallery/{file})\n"
+                "\n"
+            )
     return "\n".join(part.rstrip("\n") + "\n" for part in parts), pictures
 
 
@@ -143,8 +197,16 @@ def stale() -> list[str]:
     page, pictures = gallery()
     kept = {path.name: path.read_text(encoding="utf-8") for path in PICTURES.glob("*.svg")}
     out = sorted(kept.keys() ^ pictures.keys())
-    out += [name for name in sorted(kept.keys() & pictures.keys()) if not alike(kept[name], pictures[name])]
-    return out + ([PAGE.name] if not PAGE.exists() or not alike(PAGE.read_text(encoding="utf-8"), page) else [])
+    out += [
+        name
+        for name in sorted(kept.keys() & pictures.keys())
+        if not alike(kept[name], pictures[name])
+    ]
+    return out + (
+        [PAGE.name]
+        if not PAGE.exists() or not alike(PAGE.read_text(encoding="utf-8"), page)
+        else []
+    )
 
 
 def main(words: Sequence[str]) -> int:

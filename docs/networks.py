@@ -18,7 +18,14 @@ def tables() -> str:
     out = []
     for name in bundled():
         found = read_network(name)
-        lines = [f"### {name}", "", f"{found.title}.", "", "| number | value | | source |", "| --- | --- | --- | --- |"]
+        lines = [
+            f"### {name}",
+            "",
+            f"{found.title}.",
+            "",
+            "| number | value | | source |",
+            "| --- | --- | --- | --- |",
+        ]
         for fact in found.facts:
             nature = "" if fact.nature == "cited" else fact.nature
             cells = (fact.what, fact.value, nature, fact.source)

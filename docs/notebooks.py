@@ -1,7 +1,7 @@
 """The notebooks of ``examples/notebooks``: made from pages of the manual, whose code runs as tests.
 
-A page's text becomes a cell of Markdown, a block marked ``python`` a cell of code.  What the page shows of its output is left out: the
-notebook is opened to be run.
+A page's text becomes a cell of Markdown, a block marked ``python`` a cell of code.  What the page
+shows of its output is left out: the notebook is opened to be run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ def cells(text: str) -> list[dict[str, Any]]:
 def _cell(kind: str, text: str) -> dict[str, Any]:
     text = text.strip("\n")
     identity = hashlib.sha256(f"{kind} {text}".encode()).hexdigest()[:8]
-    return {"cell_type": kind, "id": identity, "metadata": {}, "source": text.splitlines(keepends=True)}
+    return {
+        "cell_type": kind,
+        "id": identity,
+        "metadata": {},
+        "source": text.splitlines(keepends=True),
+    }
 
 
 def notebooks(docs: Path) -> dict[str, str]:
@@ -53,5 +58,7 @@ def notebooks(docs: Path) -> dict[str, str]:
             "nbformat": 4,
             "nbformat_minor": 5,
         }
-        out[f"{PLACE}/{page.removeprefix('notebook-')}.ipynb"] = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        out[f"{PLACE}/{page.removeprefix('notebook-')}.ipynb"] = (
+            json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        )
     return out

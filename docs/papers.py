@@ -1,4 +1,6 @@
-"""The pages on the papers' own numbers: every row recomputed, and the contradictions with what we do about them."""
+"""The pages on the papers' own numbers: every row recomputed, and the contradictions with what we
+do about them.
+"""
 
 from __future__ import annotations
 
@@ -76,15 +78,32 @@ def reproduced(table: Table) -> str:
     rows = recomputed()
     out = [REPRODUCED]
     total = [
-        [title, *(str(counts([r for r in rows if r.id.startswith(f"{letter}.")])[v]) for v in VERDICTS)]
+        [
+            title,
+            *(str(counts([r for r in rows if r.id.startswith(f"{letter}.")])[v]) for v in VERDICTS),
+        ]
         for letter, title in PAPERS.values()
     ]
     total.append(["all", *(str(n) for n in counts(rows).values())])
     out.append(table(("paper", *VERDICTS), total))
     for letter, title in PAPERS.values():
         mine = [r.now for r in rows if r.id.startswith(f"{letter}.") and r.now]
-        body = [[_code(r.id), _plain(r.what), _plain(r.printed), _got(r), _off(r), _plain(r.verdict), _plain(r.note)] for r in mine]
-        out.append(f"\n## {title}\n\n" + table(("id", "what", "printed", "recomputed", "off by", "verdict", "note"), body))
+        body = [
+            [
+                _code(r.id),
+                _plain(r.what),
+                _plain(r.printed),
+                _got(r),
+                _off(r),
+                _plain(r.verdict),
+                _plain(r.note),
+            ]
+            for r in mine
+        ]
+        out.append(
+            f"\n## {title}\n\n"
+            + table(("id", "what", "printed", "recomputed", "off by", "verdict", "note"), body)
+        )
     return "".join(out)
 
 
@@ -98,29 +117,50 @@ def contradictions(table: Table) -> str:
         out.append(f"## {title}\n\n" if mine else "")
         for r in mine:
             note = _sentence(r.note) if r.note else ""
-            out.append(f"**{_plain(r.what)}** ({_code(r.id)}). Printed: {_plain(r.printed)}. What follows: {_got(r)}. {note.rstrip()}  \n")
+            out.append(
+                f"**{_plain(r.what)}** ({_code(r.id)}). Printed: {_plain(r.printed)}. What "
+                f"follows: {_got(r)}. {note.rstrip()}  \n"
+            )
             out.append(f"*Here:* {_decided(_sentence(r.resolution))}\n\n")
     body = [
-        [_code(r.id), _plain(r.what), _plain(r.printed), _got(r), _off(r), _plain(r.note)] for r in rows if r.verdict in ("off", "trunc")
+        [_code(r.id), _plain(r.what), _plain(r.printed), _got(r), _off(r), _plain(r.note)]
+        for r in rows
+        if r.verdict in ("off", "trunc")
     ]
-    return "".join(out) + OTHERS + table(("id", "what", "printed", "recomputed", "off by", "why"), body)
+    return (
+        "".join(out)
+        + OTHERS
+        + table(("id", "what", "printed", "recomputed", "off by", "why"), body)
+    )
 
 
 def table_13(folder: Path) -> dict[str, str]:
-    """The page on Table 13 with its tables as they come out today; the words around them are written by hand."""
+    """The page on Table 13 with its tables as they come out today; the words around them are
+    written by hand.
+    """
     name = "table-13.md"
     return {name: rewritten((folder / name).read_text(encoding="utf-8"))}
 
 
 def _got(row: Recomputed) -> str:
     if isinstance(row.recomputed, float):
-        span = "" if row.low is None or row.high is None or row.low == row.high else f" ({row.low:.4g} to {row.high:.4g})"
+        span = (
+            ""
+            if row.low is None or row.high is None or row.low == row.high
+            else f" ({row.low:.4g} to {row.high:.4g})"
+        )
         return f"{row.recomputed:.6g}{span}"
     return _plain(row.recomputed or "")
 
 
 def _off(row: Recomputed) -> str:
-    return "" if row.deviation is None else f"{row.deviation:+.1%}" if abs(row.deviation) >= 5e-4 else "0"
+    return (
+        ""
+        if row.deviation is None
+        else f"{row.deviation:+.1%}"
+        if abs(row.deviation) >= 5e-4
+        else "0"
+    )
 
 
 def _code(text: str) -> str:

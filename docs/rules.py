@@ -1,10 +1,12 @@
-"""The rules of the timeline as pictures: one tiny run a rule, its edges as the program finds them, and what moves when one thing changes.
+"""The rules of the timeline as pictures: one tiny run a rule, its edges as the program finds them,
+and what moves when one thing changes.
 
     python docs/rules.py            # draw docs/img/rules/*.svg
     python docs/rules.py --check    # 1 if a picture is not current
 
-Nothing in a picture is drawn by hand: runs become recordings, `turnbuckle.profile.dependencies.dependencies` finds the edges and
-`turnbuckle.replay.timeline` replays the change.  ``tests/profile/test_dependencies.py`` tests the same runs.
+Nothing in a picture is drawn by hand: runs become recordings,
+`turnbuckle.profile.dependencies.dependencies` finds the edges and `turnbuckle.replay.timeline`
+replays the change.  ``tests/profile/test_dependencies.py`` tests the same runs.
 """
 
 from __future__ import annotations
@@ -31,15 +33,28 @@ from turnbuckle.trace.trace import Trace, dtypes
 Times = Mapping[str, tuple[float, float]]
 FOLDER = Path(__file__).resolve().parent / "img" / "rules"
 
-# --- tiny runs --------------------------------------------------------------------------------------------------------
+# --- tiny runs ------------------------------------------------------------------------------------
 
-#: Device work by word: table of the trace, and columns.  Directions and memories as in ``schema/codes.csv``.
+#: Device work by word: table of the trace, and columns.  Directions and memories as in
+#: ``schema/codes.csv``.
 WORKS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "kernel": ("kernels", {"name": "kernel"}),
-    "copy in": ("copies", {"direction": 1, "source_memory": 2, "target_memory": 3, "size_bytes": 65_536}),
-    "copy out": ("copies", {"direction": 2, "source_memory": 3, "target_memory": 2, "size_bytes": 65_536}),
-    "copy out, pageable": ("copies", {"direction": 2, "source_memory": 3, "target_memory": 1, "size_bytes": 65_536}),
-    "page in": ("copies", {"direction": 6, "source_memory": 5, "target_memory": 5, "size_bytes": 4096, "cause": 2}),
+    "copy in": (
+        "copies",
+        {"direction": 1, "source_memory": 2, "target_memory": 3, "size_bytes": 65_536},
+    ),
+    "copy out": (
+        "copies",
+        {"direction": 2, "source_memory": 3, "target_memory": 2, "size_bytes": 65_536},
+    ),
+    "copy out, pageable": (
+        "copies",
+        {"direction": 2, "source_memory": 3, "target_memory": 1, "size_bytes": 65_536},
+    ),
+    "page in": (
+        "copies",
+        {"direction": 6, "source_memory": 5, "target_memory": 5, "size_bytes": 4096, "cause": 2},
+    ),
     "set": ("memsets", {"memory": 3, "size_bytes": 4096}),
 }
 _PROCESS = 1000 << 24
@@ -51,7 +66,8 @@ class Bar:
 
     Attributes
     ----------
-    name : what the picture calls it; unique in its run.  Bars named ``word/1``, ``word/2`` are drawn as one.
+    name : what the picture calls it; unique in its run.  Bars named ``word/1``, ``word/2`` are
+        drawn as one.
     track : the row it stands in: ``host``, ``host 2``, ``rank 1``, ``stream 7``, ``pages``.
     start, end : when [us].
     what : a word of `WORKS`, or the name of a host call.
@@ -70,12 +86,20 @@ class Bar:
     @property
     def table(self) -> str:
         """The table of the trace it is recorded in."""
-        return WORKS[self.what][0] if self.what in WORKS else "mpi" if self.what.startswith("MPI_") else "api"
+        return (
+            WORKS[self.what][0]
+            if self.what in WORKS
+            else "mpi"
+            if self.what.startswith("MPI_")
+            else "api"
+        )
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a few activities; `tables` holds records that are no activities (syncs, events, streams, ranks)."""
+    """A run of a few activities; `tables` holds records that are no activities (syncs, events,
+    streams, ranks).
+    """
 
     bars: tuple[Bar, ...]
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -87,7 +111,10 @@ class Run:
     def _of_call(self, name: str) -> dict[str, int]:
         """What a record of another table says of the call it belongs to."""
         found = {"correlation": self.correlation(name)}
-        return found | next(({"start_ns": _ns(b.start), "end_ns": _ns(b.end)} for b in self.bars if b.name == name), {})
+        return found | next(
+            ({"start_ns": _ns(b.start), "end_ns": _ns(b.end)} for b in self.bars if b.name == name),
+            {},
+        )
 
     @cached_property
     def trace(self) -> Trace:
@@ -95,14 +122,24 @@ class Run:
         names: dict[str, int] = {}
         rows: dict[str, list[dict[str, Any]]] = {}
         for bar in self.bars:
-            row = {"start_ns": _ns(bar.start), "end_ns": _ns(bar.end), **_columns(bar, self), **bar.more}
+            row = {
+                "start_ns": _ns(bar.start),
+                "end_ns": _ns(bar.end),
+                **_columns(bar, self),
+                **bar.more,
+            }
             if isinstance(row.get("name"), str):
                 row["name"] = names.setdefault(row["name"], len(names))
             rows.setdefault(bar.table, []).append(row)
         for table, more in self.tables.items():
-            rows[table] = [{"process": _PROCESS, "context": 1, **self._of_call(r.get("by", "")), **r} for r in more]
+            rows[table] = [
+                {"process": _PROCESS, "context": 1, **self._of_call(r.get("by", "")), **r}
+                for r in more
+            ]
         tables = {name: _frame(name, r) for name, r in rows.items()}
-        return Trace(tables, pl.Series("name", list(names), dtype=pl.String), {"format": "toy"}, [], "rule")
+        return Trace(
+            tables, pl.Series("name", list(names), dtype=pl.String), {"format": "toy"}, [], "rule"
+        )
 
     @cached_property
     def profile(self) -> Profile:
@@ -124,29 +161,45 @@ class Run:
     @cached_property
     def names(self) -> list[str]:
         """Name of every activity of the graph."""
-        order = {t: sorted((b for b in self.bars if b.table == t), key=lambda b: b.start) for t in {b.table for b in self.bars}}
-        rows = self.profile.activities[self.graph.activity].select(pl.col("category", "kind").cast(pl.String), "row")
+        order = {
+            t: sorted((b for b in self.bars if b.table == t), key=lambda b: b.start)
+            for t in {b.table for b in self.bars}
+        }
+        rows = self.profile.activities[self.graph.activity].select(
+            pl.col("category", "kind").cast(pl.String), "row"
+        )
         table = {"kernel": "kernels", "memset": "memsets", "mpi": "mpi"}
-        return [order["api" if c == "api" else table.get(k, "copies")][r].name for c, k, r in rows.iter_rows()]
+        return [
+            order["api" if c == "api" else table.get(k, "copies")][r].name
+            for c, k, r in rows.iter_rows()
+        ]
 
     def instant(self, number: int) -> str:
         """An instant in words: ``A begins``, ``A ends``, ``start``."""
-        return "start" if number == 0 else f"{self.names[(number - 1) // 2]} {'begins' if number % 2 else 'ends'}"
+        return (
+            "start"
+            if number == 0
+            else f"{self.names[(number - 1) // 2]} {'begins' if number % 2 else 'ends'}"
+        )
 
     def edges(self, *kinds: str) -> list[tuple[str, str, float]]:
         """Edges of some kinds: from, to, lag [us]; in the order of their times."""
         g = self.graph
         chosen = [e for e, k in enumerate(g.kind.tolist()) if EDGES[k] in kinds]
         chosen.sort(key=lambda e: (g.time_ns[g.target[e]], g.time_ns[g.source[e]], g.target[e]))
-        return [(self.instant(int(g.source[e])), self.instant(int(g.target[e])), int(g.lag_ns[e]) / 1e3) for e in chosen]
+        return [
+            (self.instant(int(g.source[e])), self.instant(int(g.target[e])), int(g.lag_ns[e]) / 1e3)
+            for e in chosen
+        ]
 
     def changed(self, changes: Sequence[tuple[str, str, float]]) -> Times:
         """When each activity begins and ends after changes [us].
 
         Parameters
         ----------
-        changes : (name, what, how much): ``added``, ``delivery`` and ``back`` in us of one activity, ``ratio`` of its duration and
-            ``delivery_ratio`` of its delivery, ``host`` the ratio of the application's own work (of no name).
+        changes : (name, what, how much): ``added``, ``delivery`` and ``back`` in us of one
+            activity, ``ratio`` of its duration and ``delivery_ratio`` of its delivery, ``host`` the
+            ratio of the application's own work (of no name).
         """
         count = self.profile.activities.height
         change = replace(no_change(count), delivery_ratio=np.ones(count))
@@ -159,7 +212,10 @@ class Run:
             values[row[name]] = amount if what.endswith("ratio") else amount * 1e-6
             change = replace(change, **{what: values})
         instants = np.round(self.replay.path(change)[0] * 1e6, 6) + min(b.start for b in self.bars)
-        return {n: (float(instants[2 * i + 1]), float(instants[2 * i + 2])) for i, n in enumerate(self.names)}
+        return {
+            n: (float(instants[2 * i + 1]), float(instants[2 * i + 2]))
+            for i, n in enumerate(self.names)
+        }
 
 
 def _ns(time: float) -> int:
@@ -174,7 +230,12 @@ def _columns(bar: Bar, run: Run) -> dict[str, Any]:
         process = (1000 + number) << 24 if bar.track.startswith("rank") else _PROCESS
         thread = process | 1 if bar.track.startswith("rank") else process | max(number, 1)
         mine = {"name": bar.what, "thread": thread}
-        more = {"process": process, "correlation": run.correlation(bar.name), "result": 0, "level": 0}
+        more = {
+            "process": process,
+            "correlation": run.correlation(bar.name),
+            "result": 0,
+            "level": 0,
+        }
         return mine if bar.table == "mpi" else mine | more
     place: dict[str, Any] = {"process": _PROCESS, "device": 0, "context": 1, "stream": number}
     if bar.track == "pages":
@@ -189,7 +250,7 @@ def _frame(name: str, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     return frame.sort(order, maintain_order=True) if order else frame
 
 
-# --- one run a rule ---------------------------------------------------------------------------------------------------
+# --- one run a rule -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -223,7 +284,9 @@ def launch(name: str, start: float, end: float, track: str = "host") -> Bar:
 
 def kernel(name: str, start: float, end: float, stream: int = 7, by: str | None = None) -> Bar:
     """A kernel, started by ``launch NAME`` unless said otherwise."""
-    return Bar(name, f"stream {stream}", start, end, "kernel", f"launch {name}" if by is None else by)
+    return Bar(
+        name, f"stream {stream}", start, end, "kernel", f"launch {name}" if by is None else by
+    )
 
 
 def node(name: str, number: int, start: float, end: float, stream: int, by: str) -> Bar:
@@ -232,9 +295,24 @@ def node(name: str, number: int, start: float, end: float, stream: int, by: str)
 
 
 def ranks(count: int) -> dict[str, list[dict[str, Any]]]:
-    """The tables that say which process is which rank, and their world; handles are local to a process."""
-    made = [{"rank": r, "time_ns": 1, "communicator": 7 + r, "parent": 0, "local_rank": r, "size": count} for r in range(count)]
-    return {"mpi_ranks": [{"thread": (1000 + r) << 24 | 1, "rank": r} for r in range(count)], "mpi_communicators": made}
+    """The tables that say which process is which rank, and their world; handles are local to a
+    process.
+    """
+    made = [
+        {
+            "rank": r,
+            "time_ns": 1,
+            "communicator": 7 + r,
+            "parent": 0,
+            "local_rank": r,
+            "size": count,
+        }
+        for r in range(count)
+    ]
+    return {
+        "mpi_ranks": [{"thread": (1000 + r) << 24 | 1, "rank": r} for r in range(count)],
+        "mpi_communicators": made,
+    }
 
 
 def message(rank: int, to: int) -> dict[str, Any]:
@@ -247,9 +325,32 @@ def synced(by: str, kind: int, **more: Any) -> dict[str, Any]:
     return {"by": by, "sync_type": kind, **more}
 
 
-_HOST = Run((Bar("malloc", "host", 0, 5, "cudaMalloc"), launch("launch", 14, 18), Bar("malloc 2", "host 2", 9, 15, "cudaMalloc")))
-_HANDED = Run(tuple(Bar(f"{'AB'[i % 2]} {i // 2 + 1}", ("host", "host 2")[i % 2], 21 * i, 21 * i + 20, "cudaMallocHost") for i in range(7)))
-_CALL = Run((launch("launch A", 0, 4), Bar("sync", "host", 7, 32, "cudaDeviceSynchronize"), kernel("A", 7, 30)))
+_HOST = Run(
+    (
+        Bar("malloc", "host", 0, 5, "cudaMalloc"),
+        launch("launch", 14, 18),
+        Bar("malloc 2", "host 2", 9, 15, "cudaMalloc"),
+    )
+)
+_HANDED = Run(
+    tuple(
+        Bar(
+            f"{'AB'[i % 2]} {i // 2 + 1}",
+            ("host", "host 2")[i % 2],
+            21 * i,
+            21 * i + 20,
+            "cudaMallocHost",
+        )
+        for i in range(7)
+    )
+)
+_CALL = Run(
+    (
+        launch("launch A", 0, 4),
+        Bar("sync", "host", 7, 32, "cudaDeviceSynchronize"),
+        kernel("A", 7, 30),
+    )
+)
 _DELIVER = Run(
     (
         launch("launch A", 0, 30),
@@ -299,12 +400,21 @@ _ENGINE_KERNELS = Run(
         launch("launch B", 3, 5),
         launch("launch C", 6, 8),
         launch("launch D", 9, 11),
-        *(replace(k, more=_FULL) for k in (kernel("A", 7, 15, 8), kernel("B", 15.5, 23.5, 9), kernel("C", 24, 32, 8))),
+        *(
+            replace(k, more=_FULL)
+            for k in (kernel("A", 7, 15, 8), kernel("B", 15.5, 23.5, 9), kernel("C", 24, 32, 8))
+        ),
         kernel("D", 16, 20, 10),
     ),
     {"devices": [{"device": 0, "multiprocessors": 108}]},
 )
-_RUN = Run((launch("launch A", 0, 4), Bar("sync", "host", 6, 24, "cudaDeviceSynchronize"), kernel("A", 7, 22)))
+_RUN = Run(
+    (
+        launch("launch A", 0, 4),
+        Bar("sync", "host", 6, 24, "cudaDeviceSynchronize"),
+        kernel("A", 7, 22),
+    )
+)
 _BARRIER = Run(
     (
         launch("launch X", 0, 3),
@@ -329,7 +439,10 @@ _EVENT = Run(
         kernel("C", 27, 34, 8),
         kernel("B", 27.5, 33, 9),
     ),
-    {"events": [{"by": "record", "event": 5, "stream": 8}], "syncs": [synced("wait", 2, event=5, stream=9)]},
+    {
+        "events": [{"by": "record", "event": 5, "stream": 8}],
+        "syncs": [synced("wait", 2, event=5, stream=9)],
+    },
 )
 _EVENT_ORDER = Run(
     (
@@ -403,13 +516,30 @@ _SYNC = Run(
     {"syncs": [synced("sync stream 8", 3, stream=8)]},
 )
 _SYNC_ALL = Run(
-    (*(replace(b, name="sync device", what="cudaDeviceSynchronize") if b.name == "sync stream 8" else b for b in _SYNC.bars),),
+    (
+        *(
+            replace(b, name="sync device", what="cudaDeviceSynchronize")
+            if b.name == "sync stream 8"
+            else b
+            for b in _SYNC.bars
+        ),
+    ),
     {"syncs": [synced("sync device", 4)]},
 )
 _SYNC_QUERIES = Run(
     (
         launch("launch A", 0, 3),
-        *(Bar(f"queries/{i}", "host", 5 + 3 * i, 7 + 3 * i, "cudaStreamQuery", more={"result": 600 if i < 7 else 0}) for i in range(8)),
+        *(
+            Bar(
+                f"queries/{i}",
+                "host",
+                5 + 3 * i,
+                7 + 3 * i,
+                "cudaStreamQuery",
+                more={"result": 600 if i < 7 else 0},
+            )
+            for i in range(8)
+        ),
         launch("launch B", 31, 34),
         kernel("A", 7, 25),
         kernel("B", 38, 43),
@@ -420,7 +550,15 @@ _QUEUE = Run(
         *(launch(f"513 launches/{i}", 3 * i, 3 * i + 2) for i in range(513)),
         launch("one more", 1540, 3003),
         kernel("A", 7, 3000, by="513 launches/0"),
-        *(kernel(f"513 kernels/{i}", 2999 + i, 3000 + i, by=f"513 launches/{i}" if i < 513 else "one more") for i in range(1, 514)),
+        *(
+            kernel(
+                f"513 kernels/{i}",
+                2999 + i,
+                3000 + i,
+                by=f"513 launches/{i}" if i < 513 else "one more",
+            )
+            for i in range(1, 514)
+        ),
     )
 )
 _MEET = Run(
@@ -473,14 +611,24 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "deliver",
         "deliver",
-        "Work begins one delivery after its call began, or after a call that had to prepare it ended",
+        (
+            "Work begins one delivery after its call began, or after a call that had to prepare "
+            "it ended"
+        ),
         _DELIVER,
         (("launch C", "delivery", 4), ("launch D", "delivery", 4)),
         "C and D are delivered 4 µs later: C's hides behind B",
         {},
         ("host", "stream 8", "stream 7"),
     ),
-    Rule("stream", "stream", "Work on one stream keeps its order", _STREAM, (("A", "added", 6),), "A takes 6 µs longer"),
+    Rule(
+        "stream",
+        "stream",
+        "Work on one stream keeps its order",
+        _STREAM,
+        (("A", "added", 6),),
+        "A takes 6 µs longer",
+    ),
     Rule(
         "stream-within",
         "stream",
@@ -507,7 +655,14 @@ RULES: tuple[Rule, ...] = (
         {},
         ("host", "stream 8", "stream 9", "stream 10"),
     ),
-    Rule("run", "run", "Device work takes what it takes", _RUN, (("A", "ratio", 1.4),), "A runs 1.4 times as long"),
+    Rule(
+        "run",
+        "run",
+        "Device work takes what it takes",
+        _RUN,
+        (("A", "ratio", 1.4),),
+        "A runs 1.4 times as long",
+    ),
     Rule(
         "barrier",
         "barrier",
@@ -537,7 +692,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "event-passed",
         "event",
-        "A stream without work passes a wait on: a record right behind a wait, and a wait behind the next launch",
+        (
+            "A stream without work passes a wait on: a record right behind a wait, and a wait "
+            "behind the next launch"
+        ),
         _EVENT_PASSED,
         (("A", "added", 4),),
         "A takes 4 µs longer: C waits for it, by a stream that has no work, and B does not",
@@ -588,7 +746,14 @@ RULES: tuple[Rule, ...] = (
         (("A", "ratio", 1.5),),
         "A runs 1.5 times as long: there are more queries",
     ),
-    Rule("queue", "queue", "A launch that finds the queue full waits for room", _QUEUE, (("A", "added", -800),), "A takes 800 µs less"),
+    Rule(
+        "queue",
+        "queue",
+        "A launch that finds the queue full waits for room",
+        _QUEUE,
+        (("A", "added", -800),),
+        "A takes 800 µs less",
+    ),
     Rule(
         "meet",
         "meet",
@@ -611,12 +776,13 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-# --- drawing ----------------------------------------------------------------------------------------------------------
+# --- drawing --------------------------------------------------------------------------------------
 
 WIDTH, LEFT, RIGHT = 640, 92, 14
 _ROW, _BAR, _HEAD = 46, 20, 26
 _GLYPH = 5.9
-#: An edge this much earlier than its target [us] is not what the target waits for; less is a recording's usual jitter.
+#: An edge this much earlier than its target [us] is not what the target waits for; less is a
+#: recording's usual jitter.
 _LOOSE = 0.75
 STYLE = """
 svg { font: 11px system-ui, 'Segoe UI', Helvetica, Arial, sans-serif; --card: #ffffff; --line: #d7dce1; --ink: #1f2933; --dim: #66727f;
@@ -676,7 +842,8 @@ def drawn(rule: Rule) -> str:
     lines = [
         *_text(12, 18, rule.title, "title"),
         *_panel(rule, first, "recorded", was, was),
-        f'<text class="key" x="{WIDTH - RIGHT}" y="{_n(first.top + 16)}">arrows: <tspan class="kind">{rule.kind}</tspan>, lag in µs; '
+        f'<text class="key" x="{WIDTH - RIGHT}" y="{_n(first.top + 16)}">arrows: <tspan '
+        f'class="kind">{rule.kind}</tspan>, lag in µs; '
         "dashed: something else is later</text>",
         *_panel(rule, second, rule.change, moved, was),
         *_axis(second),
@@ -686,11 +853,16 @@ def drawn(rule: Rule) -> str:
     label = escape(f"{rule.title}. Then: {rule.change}. {_what_moved(rule, was, moved)}")
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">',
+            (
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+                f'width="{WIDTH}" height="{height}" role="img">'
+            ),
             f"<title>{label}</title>",
             f"<style>{STYLE}</style>",
-            '<defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-            '<rect width="1.6" height="5" style="fill: var(--ink); fill-opacity: .55"/></pattern></defs>',
+            '<defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" '
+            'patternTransform="rotate(45)">'
+            '<rect width="1.6" height="5" style="fill: var(--ink); fill-opacity: '
+            '.55"/></pattern></defs>',
             f'<rect width="{WIDTH}" height="{height}" rx="6" style="fill: var(--card)"/>',
             *lines,
             "</svg>\n",
@@ -699,10 +871,13 @@ def drawn(rule: Rule) -> str:
 
 
 def _shown(run: Run, times: Times) -> list[Bar]:
-    """The bars of a picture: rows of small ones (``word/1``, ``word/2``) as one, with their `times`."""
+    """The bars of a picture: rows of small ones (``word/1``, ``word/2``) as one, with their
+    `times`.
+    """
     first = {b.name.partition("/")[0]: b for b in reversed(run.bars)}
     return [
-        replace(first[n], name=n, start=times[n][0], end=times[n][1]) for n in dict.fromkeys(b.name.partition("/")[0] for b in run.bars)
+        replace(first[n], name=n, start=times[n][0], end=times[n][1])
+        for n in dict.fromkeys(b.name.partition("/")[0] for b in run.bars)
     ]
 
 
@@ -729,7 +904,9 @@ def _panel(rule: Rule, plot: Plot, head: str, now: Times, was: Times) -> Iterato
     yield from _edges(rule, plot, now, changed=now is not was)
 
 
-def _bar(rule: Rule, plot: Plot, bar: Bar, now: tuple[float, float], was: tuple[float, float]) -> Iterator[str]:
+def _bar(
+    rule: Rule, plot: Plot, bar: Bar, now: tuple[float, float], was: tuple[float, float]
+) -> Iterator[str]:
     y, longer = plot.y(bar.track), now[1] - now[0] - (was[1] - was[0])
     added = longer if any(name == bar.name for name, _, _ in rule.changes) and longer > 0 else 0.0
     yield _rect(plot, f"bar {_look(bar)}", now, y)
@@ -745,7 +922,10 @@ def _bar(rule: Rule, plot: Plot, bar: Bar, now: tuple[float, float], was: tuple[
         yield from _text(middle, y - 3, bar.name, "in")
         return
     if now[0] != was[0]:
-        yield f'<rect class="{_look(bar)}" x="{_n(middle - half - 1)}" y="{_n(y + 3)}" width="{_n(2 * half + 2)}" height="{_BAR - 6}"/>'
+        yield (
+            f'<rect class="{_look(bar)}" x="{_n(middle - half - 1)}" y="{_n(y + 3)}" '
+            f'width="{_n(2 * half + 2)}" height="{_BAR - 6}"/>'
+        )
     yield from _text(middle, y + 14, bar.name, "in")
 
 
@@ -757,7 +937,10 @@ def _look(bar: Bar) -> str:
 
 def _rect(plot: Plot, look: str, span: tuple[float, float], y: float) -> str:
     left, right = plot.x(span[0]), plot.x(span[1])
-    return f'<rect class="{look}" x="{_n(left)}" y="{_n(y)}" width="{_n(right - left)}" height="{_BAR}"/>'
+    return (
+        f'<rect class="{look}" x="{_n(left)}" y="{_n(y)}" width="{_n(right - left)}" '
+        f'height="{_BAR}"/>'
+    )
 
 
 def _edges(rule: Rule, plot: Plot, now: Times, changed: bool) -> Iterator[str]:
@@ -778,7 +961,11 @@ def _edges(rule: Rule, plot: Plot, now: Times, changed: bool) -> Iterator[str]:
 def _new_lag(rule: Rule, a: str, b: str, lag: float) -> tuple[float, str]:
     """Lag of an edge from `a` to `b` after the rule's changes, and how it comes about."""
     for name, what, amount in rule.changes:
-        if (what, rule.kind, name) in (("added", "call", b), ("added", "run", b), ("delivery", "deliver", a)):
+        if (what, rule.kind, name) in (
+            ("added", "call", b),
+            ("added", "run", b),
+            ("delivery", "deliver", a),
+        ):
             return lag + amount, f"{lag:g} + {amount:g}"
         if (what, rule.kind, name) == ("ratio", "run", b):
             return lag * amount, f"{lag:g} × {amount:g}"
@@ -792,14 +979,24 @@ def _place(instant: str, now: Times) -> tuple[str, float]:
     return name, now[name][which == "ends"]
 
 
-def _across(plot: Plot, source: tuple[str, float], target: tuple[str, float], words: str, loose: bool) -> Iterator[str]:
+def _across(
+    plot: Plot, source: tuple[str, float], target: tuple[str, float], words: str, loose: bool
+) -> Iterator[str]:
     """From one track to another."""
     rows = plot.tracks.index(target[0]) - plot.tracks.index(source[0])
     x0, x1 = plot.x(source[1]), plot.x(target[1])
-    y0, y1 = plot.y(source[0]) + (_BAR if rows > 0 else 0), plot.y(target[0]) + (0 if rows > 0 else _BAR)
+    y0, y1 = (
+        plot.y(source[0]) + (_BAR if rows > 0 else 0),
+        plot.y(target[0]) + (0 if rows > 0 else _BAR),
+    )
     yield from _arrow(f"M{_n(x0)} {_n(y0)}L{_n(x1)} {_n(y1)}", (x0, y0), (x1, y1), loose)
     along = 0.5 if abs(rows) == 1 else 0.18
-    yield from _text(x0 + along * (x1 - x0) + (0 if abs(x1 - x0) > 24 else 12), y0 + along * (y1 - y0) + 4, words, "lag")
+    yield from _text(
+        x0 + along * (x1 - x0) + (0 if abs(x1 - x0) > 24 else 12),
+        y0 + along * (y1 - y0) + 4,
+        words,
+        "lag",
+    )
 
 
 def _along(plot: Plot, track: str, times: tuple[float, float, float], words: str) -> Iterator[str]:
@@ -817,7 +1014,12 @@ def _along(plot: Plot, track: str, times: tuple[float, float, float], words: str
 def _hook(plot: Plot, track: str, s: float, t: float, words: str) -> Iterator[str]:
     """Between two bars that touch."""
     y, x0, x1 = plot.y(track) + _BAR, plot.x(s) - 8, plot.x(t) + 8
-    yield from _arrow(f"M{_n(x0)} {_n(y)}C{_n(x0)} {_n(y + 13)} {_n(x1)} {_n(y + 13)} {_n(x1)} {_n(y + 1)}", (x1, y + 9), (x1, y), False)
+    yield from _arrow(
+        f"M{_n(x0)} {_n(y)}C{_n(x0)} {_n(y + 13)} {_n(x1)} {_n(y + 13)} {_n(x1)} {_n(y + 1)}",
+        (x1, y + 9),
+        (x1, y),
+        False,
+    )
     yield from _text((x0 + x1) / 2, y + 21, words, "lag")
 
 
@@ -851,7 +1053,11 @@ def _what_moved(rule: Rule, was: Times, now: Times) -> str:
         elif begins == ends:
             moved += [f"{bar.name} {_by(begins)}"] if begins else []
         elif bar.name not in causes:
-            moved.append(f"{bar.name} ends {_by(ends)}" if not begins else f"{bar.name} begins {_by(begins)} and ends {_by(ends)}")
+            moved.append(
+                f"{bar.name} ends {_by(ends)}"
+                if not begins
+                else f"{bar.name} begins {_by(begins)} and ends {_by(ends)}"
+            )
     parts = [", ".join(moved)] if moved else []
     return "; ".join([*parts, f"unmoved: {', '.join(stayed)}"] if stayed else parts)
 
@@ -877,7 +1083,11 @@ def pictures() -> dict[str, str]:
 def main(words: Sequence[str]) -> int:
     """Draw the pictures, or with ``--check`` say which are not current."""
     made = pictures()
-    stale = [n for n, svg in made.items() if not (FOLDER / n).exists() or (FOLDER / n).read_text(encoding="utf-8") != svg]
+    stale = [
+        n
+        for n, svg in made.items()
+        if not (FOLDER / n).exists() or (FOLDER / n).read_text(encoding="utf-8") != svg
+    ]
     stale += [f.name for f in sorted(FOLDER.glob("*.svg")) if f.name not in made]
     if "--check" not in words:
         FOLDER.mkdir(parents=True, exist_ok=True)
@@ -886,7 +1096,11 @@ def main(words: Sequence[str]) -> int:
                 (FOLDER / name).write_text(made[name], encoding="utf-8")
             else:
                 (FOLDER / name).unlink()
-    print(f"{'stale' if '--check' in words else 'written'}: {', '.join(stale)}" if stale else "all pictures are current")
+    print(
+        f"{'stale' if '--check' in words else 'written'}: {', '.join(stale)}"
+        if stale
+        else "all pictures are current"
+    )
     return 1 if stale and "--check" in words else 0
 
 

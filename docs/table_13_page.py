@@ -1,4 +1,6 @@
-"""The tables of the page on Table 13, as they come out today; the words around them are written by hand."""
+"""The tables of the page on Table 13, as they come out today; the words around them are written by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -51,19 +53,36 @@ def cells_table(technology: Technology) -> str:
 
 def statements_table() -> str:
     """Return section 11 with printed and recomputed numbers as a Markdown table."""
-    heads = ["section 11", "says", "from its cells", "from ours", "interval", "bounds as printed", "why"]
+    heads = [
+        "section 11",
+        "says",
+        "from its cells",
+        "from ours",
+        "interval",
+        "bounds as printed",
+        "why",
+    ]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for s in statements():
         places = 2 if s.what.endswith("[x]") else 0
         low, high = (_number(end, places) for end in (s.low, s.high))
         numbers = [_number(n, places) for n in (s.printed_cells, s.recomputed_cells)]
-        words = [s.what, s.said, *numbers, low if low == high else f"{low} to {high}", _number(s.bounds_as_printed, places), s.note]
+        words = [
+            s.what,
+            s.said,
+            *numbers,
+            low if low == high else f"{low} to {high}",
+            _number(s.bounds_as_printed, places),
+            s.note,
+        ]
         lines.append("| " + " | ".join(words) + " |")
     return "\n".join(lines)
 
 
 def rewritten(page: str) -> str:
-    """Replace the tables between the marks ``<!-- NAME -->`` and ``<!-- /NAME -->`` of a page: technologies, and ``section 11``."""
+    """Replace the tables between the marks ``<!-- NAME -->`` and ``<!-- /NAME -->`` of a page:
+    technologies, and ``section 11``.
+    """
     made: dict[str, str] = {t: cells_table(t) for t in TECHNOLOGIES}
     made["section 11"] = statements_table()
 

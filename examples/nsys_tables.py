@@ -1,7 +1,9 @@
-"""Tables and columns of an Nsight Systems SQLite export, for files written here (the sample, the benchmarks).
+"""Tables and columns of an Nsight Systems SQLite export, for files written here (the sample, the
+benchmarks).
 
-Column names and their order were read from public exports of schema 3.0, 3.6-3.17 and 3.25 and from the manuals of Nsight Systems
-2022.4 and 2023.4. Only tables that Turnbuckle's own files fill are listed. `create` makes them in one database.
+Column names and their order were read from public exports of schema 3.0, 3.6-3.17 and 3.25 and from
+the manuals of Nsight Systems 2022.4 and 2023.4. Only tables that Turnbuckle's own files fill are
+listed. `create` makes them in one database.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import sqlite3
 
 VERSIONS = {"3.0": "3.0.0", "3.7": "3.7.2", "3.24": "3.24.14"}
 
-# name, then "!" = NOT NULL, ":TEXT" or ":REAL" = type, "@3.7" = first version that has the column, "=key" = primary key
+# name, then "!" = NOT NULL, ":TEXT" or ":REAL" = type, "@3.7" = first version that has the column,
+# "=key" = primary key
 _CUPTI = "start! end! deviceId! contextId! greenContextId@3.7 streamId! correlationId globalPid"
 _TABLES: dict[str, str] = {
     "CUPTI_ACTIVITY_KIND_RUNTIME": "start! end! eventClass! globalTid correlationId nameId! returnValue! callchainId",
@@ -35,7 +38,10 @@ _TABLES: dict[str, str] = {
     "MPI_START_WAIT_EVENTS": "start!@3.7 end globalTid textId requestHandle",
     "MPI_OTHER_EVENTS": "start!@3.7 end globalTid textId",
     "MPI_RANKS": "globalTid!@3.7 rank!",
-    "MPI_COMMUNICATORS": "rank@3.7 timestamp commHandle parentHandle localRank size groupRoot groupRootUid members:TEXT",
+    "MPI_COMMUNICATORS": (
+        "rank@3.7 timestamp commHandle parentHandle localRank size groupRoot groupRootUid "
+        "members:TEXT"
+    ),
     "OSRT_API": "start! end! eventClass! globalTid nameId! returnValue! nestingLevel callchainId!",
     "PROCESSES": "globalPid pid name:TEXT",
     "ThreadNames": "nameId! priority globalTid",
@@ -47,43 +53,68 @@ _TABLES: dict[str, str] = {
         maxWarpsPerSm maxBlocksPerSm maxThreadsPerBlock maxBlockDimX maxBlockDimY maxBlockDimZ maxGridDimX maxGridDimY maxGridDimZ
         computeMajor computeMinor smMajor smMinor""",
     "TARGET_INFO_CUDA_STREAM": "streamId! hwId! vmId! processId! contextId! priority! flag!",
-    "TARGET_INFO_CUDA_CONTEXT_INFO": "nullStreamId!@3.7 hwId! vmId! processId! deviceId! contextId! parentContextId isGreenContext",
+    "TARGET_INFO_CUDA_CONTEXT_INFO": (
+        "nullStreamId!@3.7 hwId! vmId! processId! deviceId! contextId! parentContextId "
+        "isGreenContext"
+    ),
     "TARGET_INFO_SESSION_START_TIME": "utcEpochNs utcTime:TEXT localTime:TEXT",
 }
 
 # numbers and names as the exporter writes them; the label is the last column
 _ENUMS: dict[str, tuple[str, str]] = {
-    "ENUM_CUDA_DEV_MEM_EVENT_OPER": ("CUDA_DEV_MEM_EVENT_OPR_", "0 ALLOCATION Allocation;1 DEALLOCATION Deallocation"),
-    "ENUM_CUDA_FUNC_CACHE_CONFIG": ("CU_FUNC_CACHE_PREFER_", "0 NONE None;1 SHARED Shared;2 L1 L1;3 EQUAL Equal"),
+    "ENUM_CUDA_DEV_MEM_EVENT_OPER": (
+        "CUDA_DEV_MEM_EVENT_OPR_",
+        "0 ALLOCATION Allocation;1 DEALLOCATION Deallocation",
+    ),
+    "ENUM_CUDA_FUNC_CACHE_CONFIG": (
+        "CU_FUNC_CACHE_PREFER_",
+        "0 NONE None;1 SHARED Shared;2 L1 L1;3 EQUAL Equal",
+    ),
     "ENUM_CUDA_KERNEL_LAUNCH_TYPE": (
         "CUDA_KERNEL_LAUNCH_TYPE_",
-        "0 UNKNOWN Unknown;1 REGULAR Regular;2 COOPERATIVE_SINGLE_DEVICE Coop Single Device;3 COOPERATIVE_MULTI_DEVICE Coop Multi Device",
+        (
+            "0 UNKNOWN Unknown;1 REGULAR Regular;2 COOPERATIVE_SINGLE_DEVICE Coop Single "
+            "Device;3 COOPERATIVE_MULTI_DEVICE Coop Multi Device"
+        ),
     ),
     "ENUM_CUDA_MEMCPY_OPER": (
         "CUDA_MEMCPY_KIND_",
-        "0 UNKNOWN Unknown;1 HTOD Host-to-Device;2 DTOH Device-to-Host;3 HTOA Host-to-Array;4 ATOH Array-to-Host;5 ATOA Array-to-Array;"
-        "6 ATOD Array-to-Device;7 DTOA Device-to-Array;8 DTOD Device-to-Device;9 HTOH Host-to-Host;10 PTOP Peer-to-Peer;"
-        "11 UVM_HTOD Unified Host-to-Device;12 UVM_DTOH Unified Device-to-Host;13 UVM_DTOD Unified Device-to-Device",
+        "0 UNKNOWN Unknown;1 HTOD Host-to-Device;2 DTOH Device-to-Host;3 HTOA Host-to-Array;4 "
+        "ATOH Array-to-Host;5 ATOA Array-to-Array;"
+        "6 ATOD Array-to-Device;7 DTOA Device-to-Array;8 DTOD Device-to-Device;9 HTOH "
+        "Host-to-Host;10 PTOP Peer-to-Peer;"
+        "11 UVM_HTOD Unified Host-to-Device;12 UVM_DTOH Unified Device-to-Host;13 UVM_DTOD "
+        "Unified Device-to-Device",
     ),
     "ENUM_CUDA_MEM_KIND": (
         "CUDA_MEMOPR_MEMORY_KIND_",
-        "0 PAGEABLE Pageable;1 PINNED Pinned;2 DEVICE Device;3 ARRAY Array;4 MANAGED Managed;5 DEVICE_STATIC Device Static;"
+        "0 PAGEABLE Pageable;1 PINNED Pinned;2 DEVICE Device;3 ARRAY Array;4 MANAGED Managed;5 "
+        "DEVICE_STATIC Device Static;"
         "6 MANAGED_STATIC Managed Static;7 UNKNOWN Unknown",
     ),
     "ENUM_CUPTI_STREAM_TYPE": (
         "CUPTI_ACTIVITY_STREAM_CREATE_FLAG_",
-        "0 UNKNOWN Unknown stream type;1 DEFAULT Default stream;2 NON_BLOCKING Non-blocking stream;3 NULL Null stream",
+        (
+            "0 UNKNOWN Unknown stream type;1 DEFAULT Default stream;2 NON_BLOCKING Non-blocking "
+            "stream;3 NULL Null stream"
+        ),
     ),
     "ENUM_CUPTI_SYNC_TYPE": (
         "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_",
-        "0 UNKNOWN Unknown;1 EVENT_SYNCHRONIZE Event sync;2 STREAM_WAIT_EVENT Stream wait sync;3 STREAM_SYNCHRONIZE Stream sync;"
+        "0 UNKNOWN Unknown;1 EVENT_SYNCHRONIZE Event sync;2 STREAM_WAIT_EVENT Stream wait sync;3 "
+        "STREAM_SYNCHRONIZE Stream sync;"
         "4 CONTEXT_SYNCHRONIZE Context sync",
     ),
-    "ENUM_NSYS_EVENT_CLASS": ("TRACE_PROCESS_EVENT_", "0 CUDA_RUNTIME CUDA runtime;1 CUDA_DRIVER CUDA driver;27 OS_RUNTIME OSRT runtime"),
+    "ENUM_NSYS_EVENT_CLASS": (
+        "TRACE_PROCESS_EVENT_",
+        "0 CUDA_RUNTIME CUDA runtime;1 CUDA_DRIVER CUDA driver;27 OS_RUNTIME OSRT runtime",
+    ),
     "ENUM_NSYS_EVENT_TYPE": (
         "Nvtx",
-        "33 Category NvtxCategory;34 Mark NvtxMark;39 Thread NvtxThread;59 PushPopRange NvtxPushPopRange;"
-        "60 StartEndRange NvtxStartEndRange;75 DomainCreate NvtxDomainCreate;76 DomainDestroy NvtxDomainDestroy",
+        "33 Category NvtxCategory;34 Mark NvtxMark;39 Thread NvtxThread;59 PushPopRange "
+        "NvtxPushPopRange;"
+        "60 StartEndRange NvtxStartEndRange;75 DomainCreate NvtxDomainCreate;76 DomainDestroy "
+        "NvtxDomainDestroy",
     ),
 }
 
@@ -100,7 +131,9 @@ def _since(version: str) -> tuple[int, ...]:
 
 
 def columns(table: str, schema: str) -> list[str]:
-    """Column names of `table` in `schema` (``3.0``, ``3.7`` or ``3.24``), in the exporter's order; empty where the table is unknown."""
+    """Column names of `table` in `schema` (``3.0``, ``3.7`` or ``3.24``), in the exporter's order;
+    empty where the table is unknown.
+    """
     return [name for name, _ in _columns(table, schema)]
 
 
@@ -115,7 +148,12 @@ def _columns(table: str, schema: str) -> list[tuple[str, str]]:
         word, _, key = word.partition("=")
         word, _, kind = word.partition(":")
         name = word.rstrip("!")
-        out.append((name, f"{kind or 'INTEGER'}{' NOT NULL' if word.endswith('!') else ''}{' PRIMARY KEY' if key else ''}"))
+        out.append(
+            (
+                name,
+                f"{kind or 'INTEGER'}{' NOT NULL' if word.endswith('!') else ''}{' PRIMARY KEY' if key else ''}",
+            )
+        )
     return out
 
 
@@ -125,15 +163,25 @@ def tables(schema: str) -> list[str]:
 
 
 def create(database: sqlite3.Connection, schema: str, product: str) -> None:
-    """Make every table of `schema`, fill the enumerations and the export's own description (`product` is its product version)."""
+    """Make every table of `schema`, fill the enumerations and the export's own description
+    (`product` is its product version).
+    """
     for table in tables(schema):
-        database.execute(f"CREATE TABLE {table} ({', '.join(f'{name} {kind}' for name, kind in _columns(table, schema))})")
+        database.execute(
+            f"CREATE TABLE {table} "
+            f"({', '.join(f'{name} {kind}' for name, kind in _columns(table, schema))})"
+        )
     for enum, (prefix, rows) in _ENUMS.items():
         if schema == "3.0" and enum == "ENUM_CUDA_KERNEL_LAUNCH_TYPE":
             enum = "ENUM_CUDA_KRENEL_LAUNCH_TYPE"  # spelled so by the 2022.4 exporter
-        database.execute(f"CREATE TABLE {enum} (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT)")
+        database.execute(
+            f"CREATE TABLE {enum} (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT)"
+        )
         split = [row.split(" ", 2) for row in rows.split(";")]
-        database.executemany(f"INSERT INTO {enum} VALUES (?,?,?)", [(int(i), prefix + name, label) for i, name, label in split])
+        database.executemany(
+            f"INSERT INTO {enum} VALUES (?,?,?)",
+            [(int(i), prefix + name, label) for i, name, label in split],
+        )
     meta = "EXPORT_META_DATA" if schema == "3.0" else "META_DATA_EXPORT"
     full = VERSIONS[schema]
     database.execute(f"CREATE TABLE {meta} (name TEXT NOT NULL, value TEXT)")
@@ -141,6 +189,12 @@ def create(database: sqlite3.Connection, schema: str, product: str) -> None:
         "EXPORT_PRODUCT_NAME": "synthetic file in the layout of NVIDIA Nsight Systems",
         "EXPORT_PRODUCT_VERSION": product,
         "EXPORT_SCHEMA_VERSION": full,
-        **dict(zip([f"EXPORT_SCHEMA_VERSION_{part}" for part in ("MAJOR", "MINOR", "MICRO")], full.split("."), strict=True)),
+        **dict(
+            zip(
+                [f"EXPORT_SCHEMA_VERSION_{part}" for part in ("MAJOR", "MINOR", "MICRO")],
+                full.split("."),
+                strict=True,
+            )
+        ),
     }
     database.executemany(f"INSERT INTO {meta} VALUES (?,?)", list(facts.items()))

@@ -1,9 +1,12 @@
-"""One process with one GPU, simulated event by event, that writes what a profiler would have recorded.
+"""One process with one GPU, simulated event by event, that writes what a profiler would have
+recorded.
 
-Clocks: one for the host thread, one for each stream, one for each copy engine (one engine each way). A host call takes host time; a
-device activity starts when its call is over, its stream is free, the events its stream waits for are recorded and its engine is free;
-a host wait ends when what it waits for has ended. All times are integer nanoseconds since the start of the session. Random numbers use
-only additions and products of `random.Random.random()`, so the same seed gives the same file on every machine.
+Clocks: one for the host thread, one for each stream, one for each copy engine (one engine each
+way). A host call takes host time; a device activity starts when its call is over, its stream is
+free, the events its stream waits for are recorded and its engine is free; a host wait ends when
+what it waits for has ended. All times are integer nanoseconds since the start of the session.
+Random numbers use only additions and products of `random.Random.random()`, so the same seed gives
+the same file on every machine.
 """
 
 from __future__ import annotations
@@ -85,7 +88,9 @@ A100: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Time of one copy: ``latency_ns + size_bytes / bandwidth``, times ``1 + spread * noise``. Bandwidth in B/s, as achieved."""
+    """Time of one copy: ``latency_ns + size_bytes / bandwidth``, times ``1 + spread * noise``.
+    Bandwidth in B/s, as achieved.
+    """
 
     latency_ns: float
     bandwidth: float
@@ -93,7 +98,12 @@ class Link:
 
     def nanoseconds(self, size_bytes: int, noise: float) -> int:
         """Simulated time of one copy [ns]; `noise` is a standard normal draw."""
-        return max(1, round((self.latency_ns + size_bytes * 1e9 / self.bandwidth) * (1 + self.spread * noise)))
+        return max(
+            1,
+            round(
+                (self.latency_ns + size_bytes * 1e9 / self.bandwidth) * (1 + self.spread * noise)
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +137,17 @@ class Costs:
 
 
 class Run:
-    """The simulated process. Every method advances the host clock and records what a profiler would."""
+    """The simulated process. Every method advances the host clock and records what a profiler
+    would.
+    """
 
-    def __init__(self, links: dict[tuple[int, int], Link], seed: int, costs: Costs | None = None, kernel_spread: float = 0.03) -> None:
+    def __init__(
+        self,
+        links: dict[tuple[int, int], Link],
+        seed: int,
+        costs: Costs | None = None,
+        kernel_spread: float = 0.03,
+    ) -> None:
         self.links, self.costs, self.kernel_spread = links, costs or Costs(), kernel_spread
         self.random = random.Random(seed)
         self.now = 20_000_000
@@ -138,7 +156,9 @@ class Run:
         self.engine_free = {H2D: 0, D2H: 0}
         self.event_time: dict[int, int] = {}
         self.strings: dict[str, int] = {}
-        self.rows: dict[str, list[tuple[object, ...]]] = {table: [] for table in nsys.tables(SCHEMA)}
+        self.rows: dict[str, list[tuple[object, ...]]] = {
+            table: [] for table in nsys.tables(SCHEMA)
+        }
         self._positions = {table: nsys.columns(table, SCHEMA) for table in self.rows}
 
     def noise(self) -> float:
@@ -189,21 +209,36 @@ class Run:
         """A host call without work on the device."""
         return self._call(name, self.now, self.now + self.around(mean, spread))
 
-    def _place(self, stream: int, correlation: int | None, start: int | None = None, end: int | None = None) -> dict[str, object]:
+    def _place(
+        self, stream: int, correlation: int | None, start: int | None = None, end: int | None = None
+    ) -> dict[str, object]:
         times = {} if start is None else {"start": start, "end": end}
-        return {**times, "deviceId": 0, "contextId": 1, "streamId": stream, "correlationId": correlation, "globalPid": GLOBAL_PROCESS}
+        return {
+            **times,
+            "deviceId": 0,
+            "contextId": 1,
+            "streamId": stream,
+            "correlationId": correlation,
+            "globalPid": GLOBAL_PROCESS,
+        }
 
     def _earliest(self, called: int, latency: float, stream: int) -> int:
         free = self.stream_free.get(stream, 0)
-        return max(called + self.around(latency, 0.08), free + self.around(self.costs.back_to_back, 0.05) if free else 0)
+        return max(
+            called + self.around(latency, 0.08),
+            free + self.around(self.costs.back_to_back, 0.05) if free else 0,
+        )
 
     def launch(self, kernel: Kernel, stream: int, scale: float = 1.0) -> None:
         """Launch a kernel whose mean time is ``kernel.mean_ns * scale``."""
         start = self.now
-        slow = 6.0 if self.random.random() < 0.004 else 1.0  # now and then the driver has other work
+        # now and then the driver has other work
+        slow = 6.0 if self.random.random() < 0.004 else 1.0
         end = start + self.around(self.costs.launch_call * slow, 0.06)
         begin = self._earliest(end, self.costs.launch_to_start, stream)
-        finish = begin + max(1_000, round(kernel.mean_ns * scale * (1 + self.kernel_spread * self.noise())))
+        finish = begin + max(
+            1_000, round(kernel.mean_ns * scale * (1 + self.kernel_spread * self.noise()))
+        )
         self.stream_free[stream] = finish
         correlation = self._call("cudaLaunchKernel", start, end)
         self.grid += 1
@@ -231,10 +266,17 @@ class Run:
             sharedMemoryLimitConfig=0,
         )
 
-    def copy(self, direction: int, size_bytes: int, host_memory: int, stream: int, blocking: bool = False) -> None:
-        """Copy between host and device; a blocking or a pageable copy holds the host until it is over."""
+    def copy(
+        self, direction: int, size_bytes: int, host_memory: int, stream: int, blocking: bool = False
+    ) -> None:
+        """Copy between host and device; a blocking or a pageable copy holds the host until it is
+        over.
+        """
         called = self.now + self.around(self.costs.copy_call, 0.07)
-        begin = max(self._earliest(called, self.costs.copy_to_start, stream), self.engine_free[direction] + 400)
+        begin = max(
+            self._earliest(called, self.costs.copy_to_start, stream),
+            self.engine_free[direction] + 400,
+        )
         finish = begin + self.links[direction, host_memory].nanoseconds(size_bytes, self.noise())
         self.stream_free[stream] = self.engine_free[direction] = finish
         waits = blocking or host_memory == PAGEABLE
@@ -258,14 +300,20 @@ class Run:
         self.stream_free[stream] = finish
         correlation = self._call("cudaMemsetAsync", self.now, end)
         self.write(
-            "CUPTI_ACTIVITY_KIND_MEMSET", **self._place(stream, correlation, begin, finish), value=0, bytes=size_bytes, memKind=DEVICE
+            "CUPTI_ACTIVITY_KIND_MEMSET",
+            **self._place(stream, correlation, begin, finish),
+            value=0,
+            bytes=size_bytes,
+            memKind=DEVICE,
         )
 
     def record(self, event: int, stream: int) -> None:
         """cudaEventRecord: the event is reached when the stream is done with what it holds now."""
         correlation = self.call("cudaEventRecord", self.costs.record_call)
         self.event_time[event] = max(self.stream_free.get(stream, 0), self.now)
-        self.write("CUPTI_ACTIVITY_KIND_CUDA_EVENT", **self._place(stream, correlation), eventId=event)
+        self.write(
+            "CUPTI_ACTIVITY_KIND_CUDA_EVENT", **self._place(stream, correlation), eventId=event
+        )
 
     def wait_event(self, stream: int, event: int) -> None:
         """cudaStreamWaitEvent: the stream goes on no earlier than the event."""
@@ -281,14 +329,25 @@ class Run:
 
     def wait(self, stream: int | None = None) -> None:
         """cudaStreamSynchronize, or cudaDeviceSynchronize without a stream."""
-        free = max(self.stream_free.values(), default=0) if stream is None else self.stream_free.get(stream, 0)
+        free = (
+            max(self.stream_free.values(), default=0)
+            if stream is None
+            else self.stream_free.get(stream, 0)
+        )
         start = self.now
-        end = max(start + self.around(self.costs.wait_call, 0.1), free + self.around(self.costs.wake_up, 0.1) if free > start else 0)
-        correlation = self._call("cudaDeviceSynchronize" if stream is None else "cudaStreamSynchronize", start, end)
+        end = max(
+            start + self.around(self.costs.wait_call, 0.1),
+            free + self.around(self.costs.wake_up, 0.1) if free > start else 0,
+        )
+        correlation = self._call(
+            "cudaDeviceSynchronize" if stream is None else "cudaStreamSynchronize", start, end
+        )
         kind = nsys.SYNC_CONTEXT if stream is None else nsys.SYNC_STREAM
         self.write(
             "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-            **self._place(nsys.NO_ID if stream is None else stream, correlation, start + 260, end - 210),
+            **self._place(
+                nsys.NO_ID if stream is None else stream, correlation, start + 260, end - 210
+            ),
             syncType=kind,
             eventId=nsys.NO_ID,
         )
@@ -304,7 +363,11 @@ class Run:
     def free(self, place: tuple[int, int, int], mean: float) -> None:
         """cudaFree or cudaFreeHost; waits for the device first."""
         start = max(self.now, *self.stream_free.values()) if self.stream_free else self.now
-        correlation = self._call("cudaFree" if place[2] == DEVICE else "cudaFreeHost", self.now, start + self.around(mean, 0.12))
+        correlation = self._call(
+            "cudaFree" if place[2] == DEVICE else "cudaFreeHost",
+            self.now,
+            start + self.around(mean, 0.12),
+        )
         self._memory(place, correlation, 1)
 
     def _memory(self, place: tuple[int, int, int], correlation: int, operation: int) -> None:
@@ -343,11 +406,25 @@ class Run:
 
     def mark(self, text: str) -> None:
         """An NVTX mark."""
-        self.write("NVTX_EVENTS", start=self.now, eventType=nsys.NVTX_MARK, text=text, globalTid=THREAD, domainId=0)
+        self.write(
+            "NVTX_EVENTS",
+            start=self.now,
+            eventType=nsys.NVTX_MARK,
+            text=text,
+            globalTid=THREAD,
+            domainId=0,
+        )
 
     def domain(self, text: str, number: int) -> None:
         """An NVTX domain made."""
-        self.write("NVTX_EVENTS", start=self.now, eventType=nsys.NVTX_DOMAIN, text=text, globalTid=THREAD, domainId=number)
+        self.write(
+            "NVTX_EVENTS",
+            start=self.now,
+            eventType=nsys.NVTX_DOMAIN,
+            text=text,
+            globalTid=THREAD,
+            domainId=number,
+        )
 
     @contextmanager
     def range(self, text: str, registered: bool = False) -> Iterator[None]:
@@ -356,7 +433,15 @@ class Run:
         self.now += 60
         yield
         name: dict[str, object] = {"textId": self.text(text)} if registered else {"text": text}
-        self.write("NVTX_EVENTS", start=start, end=self.now, eventType=nsys.NVTX_PUSH_POP, globalTid=THREAD, domainId=0, **name)
+        self.write(
+            "NVTX_EVENTS",
+            start=start,
+            end=self.now,
+            eventType=nsys.NVTX_PUSH_POP,
+            globalTid=THREAD,
+            domainId=0,
+            **name,
+        )
         self.now += 60
 
     def mpi(self, table: str, name: str, start: int, end: int, **values: object) -> None:
@@ -365,16 +450,25 @@ class Run:
         self.now = max(self.now, end)
 
     def save(self, path: Path, program: str, streams: dict[int, int], product: str) -> None:
-        """Write the database; `streams` gives each stream's kind (2 non-blocking, 3 null). Replaces `path`."""
+        """Write the database; `streams` gives each stream's kind (2 non-blocking, 3 null). Replaces
+        `path`.
+        """
         self.write("PROCESSES", globalPid=GLOBAL_PROCESS, pid=PROCESS, name=program)
         self.write("ThreadNames", nameId=self.text(program), priority=0, globalTid=THREAD)
-        self.write("ANALYSIS_DETAILS", globalVid=MACHINE, duration=self.now, startTime=0, stopTime=self.now)
+        self.write(
+            "ANALYSIS_DETAILS", globalVid=MACHINE, duration=self.now, startTime=0, stopTime=self.now
+        )
         self.write("TARGET_INFO_GPU", **A100)
         same = {"hwId": 0, "vmId": 1, "processId": PROCESS, "contextId": 1}
         self.write("TARGET_INFO_CUDA_CONTEXT_INFO", nullStreamId=7, deviceId=0, **same)
         for stream, kind in streams.items():
             self.write("TARGET_INFO_CUDA_STREAM", streamId=stream, priority=0, flag=kind, **same)
-        self.write("TARGET_INFO_SESSION_START_TIME", utcEpochNs=0, utcTime="1970-01-01T00:00:00", localTime="1970-01-01T00:00:00")
+        self.write(
+            "TARGET_INFO_SESSION_START_TIME",
+            utcEpochNs=0,
+            utcTime="1970-01-01T00:00:00",
+            localTime="1970-01-01T00:00:00",
+        )
         for value, number in self.strings.items():
             self.write("StringIds", id=number, value=value)
         path.unlink(missing_ok=True)
@@ -385,7 +479,13 @@ class Run:
             nsys.create(database, SCHEMA, product)
             for table, rows in self.rows.items():
                 if rows:
-                    database.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(self._positions[table]))})", rows)
+                    database.executemany(
+                        (
+                            f"INSERT INTO {table} VALUES "
+                            f"({','.join('?' * len(self._positions[table]))})"
+                        ),
+                        rows,
+                    )
                 else:
                     database.execute(f"DROP TABLE {table}")  # the exporter leaves empty tables out
             database.execute("COMMIT")

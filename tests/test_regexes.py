@@ -1,4 +1,6 @@
-"""No text makes it run for ever: every regular expression takes time in proportion to its text, and the cases that did not are kept."""
+"""No text makes it run for ever: every regular expression takes time in proportion to its text, and
+the cases that did not are kept.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,14 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "turnbuckle"
 
 #: Patterns that may grow faster than their text, and what keeps the text short.
 BOUNDED = {
-    ("foundation/units.py", r"\s*([+-]?(?:"): "units.parse refuses more than 64 characters before it looks at any",
-    ("questions/sweep/grid.py", "[0-9]+$"): "the name of a file that is there: a file system allows 255 bytes",
+    (
+        "foundation/units.py",
+        r"\s*([+-]?(?:",
+    ): "units.parse refuses more than 64 characters before it looks at any",
+    (
+        "questions/sweep/grid.py",
+        "[0-9]+$",
+    ): "the name of a file that is there: a file system allows 255 bytes",
 }
 #: Patterns that are put together while the program runs: all of a table, or one example of a kind.
 MADE = {
@@ -42,9 +50,18 @@ def test_every_pattern_takes_time_in_proportion_to_its_text() -> None:
         for pattern in ([use.pattern] if use.pattern is not None else MADE[use.where])
     }
     assert len(patterns) > 250, "the sources have more patterns than were found"
-    slow = {(where, pattern, kind) for where, pattern, flags, method in patterns if (kind := growth(pattern, flags, method))}
-    listed = {case: {s for s in slow if s[0] == case[0] and str(s[1]).startswith(case[1])} for case in BOUNDED}
-    assert slow == set().union(*listed.values()), "see tests/builders/regexes.py: bound the text and list the pattern, or mend it"
+    slow = {
+        (where, pattern, kind)
+        for where, pattern, flags, method in patterns
+        if (kind := growth(pattern, flags, method))
+    }
+    listed = {
+        case: {s for s in slow if s[0] == case[0] and str(s[1]).startswith(case[1])}
+        for case in BOUNDED
+    }
+    assert slow == set().union(*listed.values()), (
+        "see tests/builders/regexes.py: bound the text and list the pattern, or mend it"
+    )
     assert all(listed.values()), "a pattern is listed that is not slow any more"
 
 
@@ -56,7 +73,11 @@ def test_every_pattern_takes_time_in_proportion_to_its_text() -> None:
         ("(a*)*b", "match", "exponential"),
         ("(?:a?b?)*c", "match", "exponential"),
         (r"\((?:(?:unsigned|long|\d{1,9}u?l?)[\s,*<>]*){0,12}\)", "fullmatch", "exponential"),
-        (r"\s*([a-z0-9_ ./-]+?)\s*(?:[\[(]\s*([^\])]{1,16}?)\s*[\])])?\s*", "fullmatch", "polynomial"),
+        (
+            r"\s*([a-z0-9_ ./-]+?)\s*(?:[\[(]\s*([^\])]{1,16}?)\s*[\])])?\s*",
+            "fullmatch",
+            "polynomial",
+        ),
         (r"\s*(\w+?)\s*=", "search", "polynomial"),
         (r"\s*([\w ]+?)\s*=", "match", "polynomial"),
         (r"\s+$", "search", "polynomial"),
@@ -89,6 +110,11 @@ def test_a_heading_of_blanks_is_read_at_once(tmp_path: Path, blanks: int) -> Non
     path = tmp_path / "table.csv"
     path.write_text(f"size{' ' * blanks}[ MiB{' ' * blanks}],name\n2,a\n")
     assert read_table(path, columns, "the table").numbers["size"].tolist() == [2 << 20]
-    for heading in (f"size{' ' * blanks}!", f"size [{' ' * blanks}", f"size{' ' * blanks}[{'M' * blanks}]", f"size{' ' * blanks}x"):
+    for heading in (
+        f"size{' ' * blanks}!",
+        f"size [{' ' * blanks}",
+        f"size{' ' * blanks}[{'M' * blanks}]",
+        f"size{' ' * blanks}x",
+    ):
         path.write_text(f"{heading},name\n2,a\n")
         assert re.search("not have", str(refused("A062", read_table, path, columns, "the table")))

@@ -176,13 +176,20 @@ SCATTER = """
 
 def kernels() -> str:
     """Kernels of others on another GPU: what `validation/kernels/fit.py` found."""
-    with (ROOT / "validation" / "kernels" / "residuals.csv").open(newline="", encoding="utf-8") as file:
+    with (ROOT / "validation" / "kernels" / "residuals.csv").open(
+        newline="", encoding="utf-8"
+    ) as file:
         found = list(csv.DictReader(file))
     rows = []
     for row in found:
         off = (f"{float(row[name]):.1%}" for name in ("median", "mean"))
-        rows.append(f"| {row['class']} {row['layout']} | {int(row['pairs']):,} | {row['rule']} | {' | '.join(off)} | {row['log_sd']} |")
-    pairs = sum(int(row["pairs"]) for row in found if row["rule"] in ("GPUs measured", "two vendors"))
+        rows.append(
+            f"| {row['class']} {row['layout']} | {int(row['pairs']):,} | {row['rule']} | "
+            f"{' | '.join(off)} | {row['log_sd']} |"
+        )
+    pairs = sum(
+        int(row["pairs"]) for row in found if row["rule"] in ("GPUs measured", "two vendors")
+    )
     return KERNELS.format(pairs=pairs, rows="\n".join(rows))
 
 
@@ -194,22 +201,40 @@ def methods(found: Validation) -> str:
         if row.kind in kinds and row.model != "nothing" and row.wmape is not None:
             offs.setdefault((row.model, row.kind), []).append(row.wmape)
     for kind in kinds:
-        points = [r for r in found.rows if (r.kind, r.model) == (kind, "timeline") and _all_calls(r)]
-        recorded = {r.case: r.predicted / r.count for r in found.rows if (r.kind, r.model) == (kind, "nothing") and r.predicted}
+        points = [
+            r for r in found.rows if (r.kind, r.model) == (kind, "timeline") and _all_calls(r)
+        ]
+        recorded = {
+            r.case: r.predicted / r.count
+            for r in found.rows
+            if (r.kind, r.model) == (kind, "nothing") and r.predicted
+        }
         for name in dict.fromkeys(r.case for r in points):
             of_case = [r for r in points if r.case == name]
             offs.setdefault(("timeline", kind), []).append(_off_together(of_case))
-            offs.setdefault(("nothing", kind), []).append(_off_together([replace(r, predicted=recorded[name]) for r in of_case]))
+            offs.setdefault(("nothing", kind), []).append(
+                _off_together([replace(r, predicted=recorded[name]) for r in of_case])
+            )
     rows = []
     for model in ("timeline", "sum", *PUBLISHED, "nothing"):
-        far, slow = ([f"{number(off):.1%}" if (off := offs.get((model, kind), [])) else "" for number in (median, max)] for kind in kinds)
+        far, slow = (
+            [
+                f"{number(off):.1%}" if (off := offs.get((model, kind), [])) else ""
+                for number in (median, max)
+            ]
+            for kind in kinds
+        )
         rows.append(f"| {MODEL_TITLES[model]} | {' | '.join((*far, _over(found, model), *slow))} |")
     return METHODS.format(cases=len(offs["timeline", "distance"]), rows="\n".join(rows))
 
 
 def _over(found: Validation, model: str) -> str:
-    """Return the least and the most of measured over predicted times of the programs; empty for a model that has single points."""
-    rows = [r for r in found.rows if (r.kind, r.model) == ("distance", model) and r.wmape is not None]
+    """Return the least and the most of measured over predicted times of the programs; empty for a
+    model that has single points.
+    """
+    rows = [
+        r for r in found.rows if (r.kind, r.model) == ("distance", model) and r.wmape is not None
+    ]
     ratios = [r.measured / r.predicted for r in rows if r.measured and r.predicted]
     return f"{min(ratios):.2g} to {max(ratios):.2g}" if ratios else ""
 
@@ -220,7 +245,11 @@ def _all_calls(row: Row) -> bool:
 
 
 def _off_together(rows: list[Row]) -> float:
-    times = [(r.predicted, r.measured) for r in rows if r.predicted is not None and r.measured is not None]
+    times = [
+        (r.predicted, r.measured)
+        for r in rows
+        if r.predicted is not None and r.measured is not None
+    ]
     return sum(abs(there - seen) for there, seen in times) / sum(seen for _, seen in times)
 
 
@@ -232,7 +261,11 @@ def card(found: Validation) -> str:
         "| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for g in found.card:
-        held = "none stated" if g.low is None or g.high is None else f"{g.covered} of {g.stated} [{g.low:.0%}, {g.high:.0%}]"
+        held = (
+            "none stated"
+            if g.low is None or g.high is None
+            else f"{g.covered} of {g.stated} [{g.low:.0%}, {g.high:.0%}]"
+        )
         if g.orders:
             held = "; ".join(f"tau {tau:.2f} of {n}, p {p:.2g}" for tau, p, n in g.orders)
         off = ("" if v is None else f"{v:.1%}" for v in (g.median, g.worst))
@@ -259,9 +292,23 @@ def card(found: Validation) -> str:
 
 def widths(found: Validation) -> str:
     """How many intervals hold, by how wide they are."""
-    out = ["", "| upper over lower end of the interval | intervals | that hold | share |", "| --- | --: | --: | --: |"]
-    out += [f"| {words} | {g.stated} | {g.covered} | {g.covered / g.stated:.0%} |" for words, g in found.by_width]
-    return "\n".join([*out, "", "Narrow intervals miss, wide ones hold: the narrow ones are what has to be mended.", ""])
+    out = [
+        "",
+        "| upper over lower end of the interval | intervals | that hold | share |",
+        "| --- | --: | --: | --: |",
+    ]
+    out += [
+        f"| {words} | {g.stated} | {g.covered} | {g.covered / g.stated:.0%} |"
+        for words, g in found.by_width
+    ]
+    return "\n".join(
+        [
+            *out,
+            "",
+            "Narrow intervals miss, wide ones hold: the narrow ones are what has to be mended.",
+            "",
+        ]
+    )
 
 
 def value(number: float | None, unit: str) -> str:
@@ -273,16 +320,38 @@ def line(row: Row) -> str:
     """One quantity of a case."""
     by = MODEL_TITLES[row.model]
     if row.tau is not None:
-        return f"| {row.quantity} | {by} | tau {row.tau:.2f} | | p {row.p_value:.2g} | | | {row.count:,} |"
-    interval = "" if row.low is None else f"{value(row.low, row.unit)} to {value(row.high, row.unit)}"
-    off = f"{row.wmape:.1%}" if row.wmape is not None else f"{row.error:+.1%}" if row.error is not None else ""
+        return (
+            f"| {row.quantity} | {by} | tau {row.tau:.2f} | | p {row.p_value:.2g} | | | "
+            f"{row.count:,} |"
+        )
+    interval = (
+        "" if row.low is None else f"{value(row.low, row.unit)} to {value(row.high, row.unit)}"
+    )
+    off = (
+        f"{row.wmape:.1%}"
+        if row.wmape is not None
+        else f"{row.error:+.1%}"
+        if row.error is not None
+        else ""
+    )
     held = {True: "yes", False: "no", None: ""}[row.covered]
-    cells = (row.quantity, by, value(row.predicted, row.unit), interval, value(row.measured, row.unit), off, held, f"{row.count:,}")
+    cells = (
+        row.quantity,
+        by,
+        value(row.predicted, row.unit),
+        interval,
+        value(row.measured, row.unit),
+        off,
+        held,
+        f"{row.count:,}",
+    )
     return "| " + " | ".join(cells) + " |"
 
 
 def cases(found: Validation) -> str:
-    """Every case: what it compares, what was known before, the numbers, why they are wrong where they are."""
+    """Every case: what it compares, what was known before, the numbers, why they are wrong where
+    they are.
+    """
     out = ["## Every case\n"]
     for about in found.abouts:
         rows = [r for r in found.rows if r.case == about.name]
@@ -298,7 +367,9 @@ def cases(found: Validation) -> str:
         if len(rows) > MOST_LINES:
             out.append(card(replace(found, rows=tuple(rows))))
         else:
-            out.append("| what | answered by | predicted | 90 % interval | measured | off | in it | n |")
+            out.append(
+                "| what | answered by | predicted | 90 % interval | measured | off | in it | n |"
+            )
             out.append("| --- | --- | --: | --: | --: | --: | --- | --: |")
             out += [line(r) for r in rows]
         out.append(f"\n{about.why}\n" if about.why else "")
@@ -326,24 +397,41 @@ def page(found: Validation) -> str:
     count = len({r.case for r in found.rows} - {"(all)"})
     blind, weak = (sum(bool(getattr(a, mark)) for a in found.abouts) for mark in ("blind", "weak"))
     about = (
-        f"Found on {found.day} with version {found.release}: {len(found.rows)} quantities of {count} cases. "
-        f"{blind or 'None'} of them {'is' if blind == 1 else 'are'} blind, predicted before the answer was opened; {weak} are marked weak, "
+        f"Found on {found.day} with version {found.release}: {len(found.rows)} quantities of "
+        f"{count} cases. "
+        f"{blind or 'None'} of them {'is' if blind == 1 else 'are'} blind, predicted before the "
+        f"answer was opened; {weak} are marked weak, "
         "and say why."
     )
     every = found.coverage
     said = ""
-    if every is not None and every.coverage is not None and every.low is not None and every.high is not None:
+    if (
+        every is not None
+        and every.coverage is not None
+        and every.low is not None
+        and every.high is not None
+    ):
         held = (
-            "That is short of nine in ten by more than chance; [what it says](#what-it-says) names the causes."
+            (
+                "That is short of nine in ten by more than chance; [what it says](#what-it-says) "
+                "names the causes."
+            )
             if every.high < LEVEL
-            else "That is what nine in ten may come to by chance; [what it says](#what-it-says) names what misses."
+            else (
+                "That is what nine in ten may come to by chance; [what it says](#what-it-says) "
+                "names what misses."
+            )
         )
         said = (
-            f"**Of {every.stated} stated 90 % intervals {every.covered} hold the measured value: {every.coverage:.0%}** "
-            f"(between {every.low:.0%} and {every.high:.0%}, of {every.cases} cases in {every.clusters} clusters). {held}"
+            f"**Of {every.stated} stated 90 % intervals {every.covered} hold the measured value: "
+            f"{every.coverage:.0%}** "
+            f"(between {every.low:.0%} and {every.high:.0%}, of {every.cases} cases in "
+            f"{every.clusters} clusters). {held}"
         )
     rows = real_gpus.tested(found)
-    real = REAL.format(line=real_gpus.line(rows), table=real_gpus.table(rows), null=real_gpus.null_cases(found))
+    real = REAL.format(
+        line=real_gpus.line(rows), table=real_gpus.table(rows), null=real_gpus.null_cases(found)
+    )
     parts = (
         HEAD.format(about=about, said=said),
         real,
@@ -372,7 +460,11 @@ def main(arguments: list[str]) -> int:
     readme = quoted(first, real_gpus.line(real_gpus.tested(found)))
     if "--check" in arguments:
         same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text and readme == first
-        print("docs/accuracy.md is current" if same else "docs/accuracy.md is not current: python validation/accuracy_page.py")
+        print(
+            "docs/accuracy.md is current"
+            if same
+            else "docs/accuracy.md is not current: python validation/accuracy_page.py"
+        )
         return 0 if same else 1
     PAGE.write_text(text, encoding="utf-8")
     README.write_text(readme, encoding="utf-8")

@@ -2,14 +2,14 @@
 
     python validation/grace_hopper.py TABLES
 
-TABLES: a folder with gemm.csv, memory.csv, latency.csv and allocation.csv, made from the raw repeats of
-ntua-el20062/grace-hopper-benchmark at 505e82c (one GH200, 96 GB HBM3, 480 GB LPDDR5X).  Every
-prediction is the program's own: one copy of a size recorded on an A100, asked on the machine
-file of `gh200`; rates and latencies of that file; `product_longer` for a product of n x n.
-Prints the middle and the 90 % range beside what was measured, and how many lie inside.
+TABLES: a folder with gemm.csv, memory.csv, latency.csv and allocation.csv, made from the raw
+repeats of ntua-el20062/grace-hopper-benchmark at 505e82c (one GH200, 96 GB HBM3, 480 GB LPDDR5X).
+Every prediction is the program's own: one copy of a size recorded on an A100, asked on the machine
+file of `gh200`; rates and latencies of that file; `product_longer` for a product of n x n. Prints
+the middle and the 90 % range beside what was measured, and how many lie inside.
 
-Fitted on these tables: the widths of products (`WIDTHS`, on two thirds of the sizes of gemm.csv), and, as one of
-four sources, the rate of copies to the device.  Nothing else.
+Fitted on these tables: the widths of products (`WIDTHS`, on two thirds of the sizes of gemm.csv),
+and, as one of four sources, the rate of copies to the device.  Nothing else.
 """
 
 from __future__ import annotations
@@ -60,8 +60,12 @@ class Held:
 
 
 def copies(sizes: Sequence[int], direction: str, memory: str, port: Port) -> Float:
-    """Return low, middle and high rates [GB/s] of copies of one class on the target, shape (3, sizes)."""
-    rows = pl.DataFrame({"direction": direction, "memory": memory, "size_bytes": [float(s) for s in sizes]})
+    """Return low, middle and high rates [GB/s] of copies of one class on the target, shape (3,
+    sizes).
+    """
+    rows = pl.DataFrame(
+        {"direction": direction, "memory": memory, "size_bytes": [float(s) for s in sizes]}
+    )
     question = Uncertain(Prepared(each_copy(rows), 0.0), SOURCE, {}, DRAWS, SEED, recorded=False)
     pair = Pair(SOURCE, TARGET)
     seconds = copy_seconds_of(question, TARGET, pair, nething(port=port), Draws(DRAWS, SEED))
@@ -108,9 +112,15 @@ def held_numbers(folder: Path) -> Iterator[Held]:
     for what in ("read by GPU", "write by GPU"):
         for size, rate in memory.filter(what=what).select("size", "median").iter_rows():
             yield Held(f"{what}, hbm, {size / 1e6:,.0f} MB [GB/s]", rate, *bandwidth)
-    chases = pl.read_csv(folder / "latency.csv").filter(what="read chase by one GPU thread", placement="ddr")
+    chases = pl.read_csv(folder / "latency.csv").filter(
+        what="read chase by one GPU thread", placement="ddr"
+    )
     for size, step in chases.filter(pl.col("size") > 100_000).select("size", "median").iter_rows():
-        yield Held(f"load of a GPU, ddr, {size / 1e6:,.1f} MB [ns]", step, *stated("link.round_trip", scale=1e9))
+        yield Held(
+            f"load of a GPU, ddr, {size / 1e6:,.1f} MB [ns]",
+            step,
+            *stated("link.round_trip", scale=1e9),
+        )
 
 
 def held_products(folder: Path) -> Iterator[Held]:
@@ -133,7 +143,9 @@ def held_products(folder: Path) -> Iterator[Held]:
 
 
 def held_bounds(folder: Path) -> Iterator[Held]:
-    """Yield the same where a recording tells class and precision alone: from once to the most at the peak."""
+    """Yield the same where a recording tells class and precision alone: from once to the most at
+    the peak.
+    """
     link = link_rate(TARGET)
     assert link is not None
     for product in held_products(folder):
@@ -144,17 +156,26 @@ def held_bounds(folder: Path) -> Iterator[Held]:
 
 
 def told(title: str, held: Iterable[Held], each: bool) -> str:
-    """Return what was held against the tables: a line each, or their number, and how many lie inside."""
+    """Return what was held against the tables: a line each, or their number, and how many lie
+    inside.
+    """
     rows = list(held)
     lines = [title]
     if each:
         lines += [
-            f"  {r.what:64} {r.measured:8.1f}  {r.middle:8.1f} [{r.low:.1f}, {r.high:.1f}]{'' if r.inside else '  OUTSIDE'}" for r in rows
+            (
+                f"  {r.what:64} {r.measured:8.1f}  {r.middle:8.1f} [{r.low:.1f}, "
+                f"{r.high:.1f}]{'' if r.inside else '  OUTSIDE'}"
+            )
+            for r in rows
         ]
     inside = sum(r.inside for r in rows)
     errors = np.array([abs(np.log(r.middle / r.measured)) for r in rows])
     nothing = np.array([abs(np.log(r.measured)) for r in rows])
-    lines.append(f"  {inside} of {len(rows)} inside ({inside / len(rows):.0%}); median error {np.expm1(np.median(errors)):.0%}")
+    lines.append(
+        f"  {inside} of {len(rows)} inside ({inside / len(rows):.0%}); median error "
+        f"{np.expm1(np.median(errors)):.0%}"
+    )
     if "products" in title:
         lines[-1] += f', of "nothing changes" {np.expm1(np.median(nothing)):.0%}'
     return "\n".join(lines)
@@ -162,7 +183,9 @@ def told(title: str, held: Iterable[Held], each: bool) -> str:
 
 def main() -> None:
     """Print everything."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n", maxsplit=1)[0] if __doc__ else ""
+    )
     parser.add_argument("tables", type=Path, help="folder with the tables")
     parser.add_argument("--each", action="store_true", help="a line for each number")
     asked = parser.parse_args()

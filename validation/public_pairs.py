@@ -1,7 +1,9 @@
-"""Ratios that others measured on two couplings or machines, beside what the program's calculations give for them.
+"""Ratios that others measured on two couplings or machines, beside what the program's calculations
+give for them.
 
-None of those programs is recorded in public.  A row is the nearest calculation, or a run made by hand of the stated shape; of a row whose
-inputs nobody stated the program cannot say anything, and the row names the one thing that would settle it.
+None of those programs is recorded in public.  A row is the nearest calculation, or a run made by
+hand of the stated shape; of a row whose inputs nobody stated the program cannot say anything, and
+the row names the one thing that would settle it.
 
     python validation/public_pairs.py                           # prints the table
     python validation/public_pairs.py -o docs/public-pairs.md   # renews the page
@@ -94,7 +96,9 @@ def host(target: str) -> Range:
     """Host work of a framework on another machine, from a DGX H100 with Xeon 8480C."""
     source = load("h100-sxm5").with_host(load(str(hosts()["xeon-8480c"])))
     pair, draws = Pair(source, load(target)), Draws(DRAWS, SEED)
-    many = host_longer(pair, drawn_source(pair.target, draws), drawn_source(source, draws), draws, work="framework")
+    many = host_longer(
+        pair, drawn_source(pair.target, draws), drawn_source(source, draws), draws, work="framework"
+    )
     one = host_longer(pair, pair.target, source, Draws(), work="framework")
     assert many is not None and one is not None
     return drawn(many, float(one))
@@ -104,7 +108,9 @@ def product(target: str) -> Range:
     """A product of matrices in BF16 on another GPU, from an H100."""
     source, draws = load("h100-sxm5"), Draws(DRAWS, SEED)
     pair, kinds = Pair(source, load(target)), [kind_by_name("gemm_bf16")]
-    many = kernels_longer(kinds, pair, drawn_source(source, draws), drawn_source(pair.target, draws), draws)
+    many = kernels_longer(
+        kinds, pair, drawn_source(source, draws), drawn_source(pair.target, draws), draws
+    )
     one = kernels_longer(kinds, pair, source, pair.target, Draws())
     assert many is not None and one is not None
     return drawn(many, float(np.squeeze(one)))
@@ -123,11 +129,17 @@ def zero_copy() -> Range:
 
 
 def far() -> Machine:
-    """Return a layer 150 ms away, as the thread's delay was set, with 1 % for the network below it."""
-    stated: dict[ParameterName, Parameter] = {"remoting.round_trip": Parameter(0.15, 0.01, "s", "assumption", "delay set")}
+    """Return a layer 150 ms away, as the thread's delay was set, with 1 % for the network
+    below it.
+    """
+    stated: dict[ParameterName, Parameter] = {
+        "remoting.round_trip": Parameter(0.15, 0.01, "s", "assumption", "delay set")
+    }
     layer = load("cdi-row-api")
     kept = tuple(c for c in layer.changes if c.parameter not in stated)
-    return replace(layer, name="far", changes=(*kept, *(Change(name, set=p) for name, p in stated.items())))
+    return replace(
+        layer, name="far", changes=(*kept, *(Change(name, set=p) for name, p in stated.items()))
+    )
 
 
 def behind_150_ms(trace: Trace, waits: str) -> Range:
@@ -144,10 +156,14 @@ def behind_150_ms(trace: Trace, waits: str) -> Range:
 
 def queries() -> Range:
     """551 queries of a capture, one behind the other; over the 82.72 s that were waited."""
-    api: list[Row] = [call(10 * n * US, (10 * n + 1) * US, name="cudaEventQuery") for n in range(551)]
+    api: list[Row] = [
+        call(10 * n * US, (10 * n + 1) * US, name="cudaEventQuery") for n in range(551)
+    ]
     end = 551 * 10 * US
     api.append(call(end, end + US, 1))
-    seconds = behind_150_ms(trace_of({"api": api, "kernels": [on_device(end + 2 * US, end + 3 * US, 1)]}), "query")
+    seconds = behind_150_ms(
+        trace_of({"api": api, "kernels": [on_device(end + 2 * US, end + 3 * US, 1)]}), "query"
+    )
     value, low, high = (each / 82.72 for each in seconds)
     return value, low, high
 
@@ -155,24 +171,34 @@ def queries() -> Range:
 def one_graph() -> Range:
     """A step of 1 ms as one launch and one wait; over the 151 ms of the thread's step."""
     api = [call(0, 10 * US, 1), call(11 * US, MS + 20 * US, name="cudaDeviceSynchronize")]
-    seconds = behind_150_ms(trace_of({"api": api, "kernels": [on_device(15 * US, MS + 15 * US, 1)]}), "wait")
+    seconds = behind_150_ms(
+        trace_of({"api": api, "kernels": [on_device(15 * US, MS + 15 * US, 1)]}), "wait"
+    )
     value, low, high = (each / 0.151 for each in seconds)
     return value, low, high
 
 
 def graphs() -> Range:
-    """Launches of 42 us each that nothing but the host's pace holds up, with and without a graph, in 50 turns of 16."""
+    """Launches of 42 us each that nothing but the host's pace holds up, with and without a graph,
+    in 50 turns of 16.
+    """
     turns, each, pace = 50, 16, 42_340
     api: list[Row] = []
     kernels: list[Row] = []
     for n in range(turns * each):
         api.append(call(n * pace, n * pace + 40 * US, n + 1))
-        kernels.append(on_device(n * pace + 40 * US, n * pace + 42 * US, n + 1, name=len(NAMES) + n % each))
+        kernels.append(
+            on_device(n * pace + 40 * US, n * pace + 42 * US, n + 1, name=len(NAMES) + n % each)
+        )
     trace = trace_of({"api": api, "kernels": kernels})
     names = pl.Series("name", [*NAMES, *(f"kernel_{k}" for k in range(each))], dtype=pl.String)
     run = Run.of(build(replace(trace, names=names)))
     saving = next(gain for gain in of_run(run, draws=0).gains if gain.name == "graph").savings[0]
-    return saving.seconds / run.seconds, saving.most_seconds / run.seconds, saving.least_seconds / run.seconds
+    return (
+        saving.seconds / run.seconds,
+        saving.most_seconds / run.seconds,
+        saving.least_seconds / run.seconds,
+    )
 
 
 def inside_package() -> Range:
@@ -186,8 +212,12 @@ def between_packages() -> Range:
     """Rate of copies between two MI300A, over the 116 GB/s of rocm_bandwidth."""
     pair = Pair(load("h100-sxm5"), load("mi300a"))
     links = pair.target.parameters["link.p2p.bandwidth"].value / 116e9
-    one, many = (elsewhere(pair, pair.target, pair.source, each) for each in (Draws(), Draws(DRAWS, SEED)))
-    share, shares = (np.ravel(np.asarray(machine.value("link.p2p.efficiency"))) for machine in (one, many))
+    one, many = (
+        elsewhere(pair, pair.target, pair.source, each) for each in (Draws(), Draws(DRAWS, SEED))
+    )
+    share, shares = (
+        np.ravel(np.asarray(machine.value("link.p2p.efficiency"))) for machine in (one, many)
+    )
     return drawn(links * shares, links * float(share[0]))
 
 
@@ -197,21 +227,29 @@ def reduced(gradients: float, fabric: Fabric) -> float:
 
 
 def through_host(name: str) -> Fabric:
-    """Return two GPUs that reach each other through the memory of their host, each on a link of this name."""
+    """Return two GPUs that reach each other through the memory of their host, each on a link of
+    this name.
+    """
     bandwidth = float(link(name).bandwidth(1 << 30, "write"))
-    return Fabric(0.0, bandwidth, 1, (bandwidth,), nvlink=False, ranks_per_node=2, through_host=True)
+    return Fabric(
+        0.0, bandwidth, 1, (bandwidth,), nvlink=False, ranks_per_node=2, through_host=True
+    )
 
 
 def longer_step(more: float, step: float) -> Range:
-    """Return how many times longer a step takes whose collectives take so much longer through the host's memory, none of it hidden."""
+    """Return how many times longer a step takes whose collectives take so much longer through the
+    host's memory, none of it hidden.
+    """
     factor = np.exp(THROUGH_HOST_ERROR * Draws(DRAWS, SEED).normal(KERNEL_PRICE))
     return drawn(1 + factor * more / step, 1 + more / step)
 
 
 def nvlink_off() -> Range:
-    """A step with its all-reduce over PCIe 3 x16, over the step of 101.9003 s / 200 with two NVLinks of a TITAN RTX.
+    """A step with its all-reduce over PCIe 3 x16, over the step of 101.9003 s / 200 with two
+    NVLinks of a TITAN RTX.
 
-    The gradients of GPT-2 are 124,439,808 numbers in FP32: the thread's command asks for no other precision.
+    The gradients of GPT-2 are 124,439,808 numbers in FP32: the thread's command asks for no other
+    precision.
     """
     gradients, wires = 4.0 * 124_439_808, 2 * 25e9
     on = reduced(gradients, Fabric(0.0, wires, 1, (wires,), nvlink=True, ranks_per_node=2))
@@ -219,9 +257,11 @@ def nvlink_off() -> Range:
 
 
 def second_card() -> Range:
-    """A step with the all-reduce of SDXL's gradients over PCIe 5 x16, over the step of 1.27 s on one H100 PCIe.
+    """A step with the all-reduce of SDXL's gradients over PCIe 5 x16, over the step of 1.27 s on
+    one H100 PCIe.
 
-    The thread's settings train the U-Net (2.567 billion numbers) and the first text encoder (0.123 billion) with ``full_bf16``.
+    The thread's settings train the U-Net (2.567 billion numbers) and the first text encoder (0.123
+    billion) with ``full_bf16``.
     """
     return longer_step(reduced(2.0 * (2.567e9 + 0.123e9), through_host("pcie5-x16")), 1.27)
 
@@ -232,16 +272,33 @@ def weights_cross() -> Range:
     bandwidth, share = changed["link.h2d.bandwidth"], changed["link.h2d.efficiency"]
     assert bandwidth is not None and share is not None
     value, draws = 130.2 * 2**30 / (bandwidth.value * share.value) / 3.0, Draws(DRAWS, SEED)
-    return drawn(value * np.exp(share.error * draws.normal("share")) * half_normal(draws.normal(LINK), NODE_SHARE), value)
+    return drawn(
+        value
+        * np.exp(share.error * draws.normal("share"))
+        * half_normal(draws.normal(LINK), NODE_SHARE),
+        value,
+    )
 
 
-_OF_LINKS = (nvlink_off, second_card, weights_cross, pageable, zero_copy, inside_package, between_packages)
+_OF_LINKS = (
+    nvlink_off,
+    second_card,
+    weights_cross,
+    pageable,
+    zero_copy,
+    inside_package,
+    between_packages,
+)
 _OF_WORK = (host, product, queries, one_graph, graphs)
-CALCULATIONS: dict[str, Callable[..., Range]] = {each.__name__: each for each in (*_OF_LINKS, *_OF_WORK)}
+CALCULATIONS: dict[str, Callable[..., Range]] = {
+    each.__name__: each for each in (*_OF_LINKS, *_OF_WORK)
+}
 
 
 def pairs() -> list[Measured]:
-    """Return the rows of ``public_pairs.csv``; what a calculation is asked for stands behind its name."""
+    """Return the rows of ``public_pairs.csv``; what a calculation is asked for stands behind its
+    name.
+    """
     with (Path(__file__).with_suffix(".csv")).open(encoding="utf-8", newline="") as file:
         return [_measured(row) for row in csv.DictReader(file)]
 
@@ -250,7 +307,15 @@ def _measured(row: dict[str, str]) -> Measured:
     name, *words = row["calculation"].split()[:2] or [""]
     calculated = partial(CALCULATIONS[name], *words) if name else None
     ratio = float(row["over"]) / float(row["under"])
-    return Measured(row["thread"], row["what"], ratio, row["stands_for"], row["cause"], calculated, row["own"] == "yes")
+    return Measured(
+        row["thread"],
+        row["what"],
+        ratio,
+        row["stands_for"],
+        row["cause"],
+        calculated,
+        row["own"] == "yes",
+    )
 
 
 HEAD = (
@@ -262,7 +327,17 @@ HEAD = (
 def row(pair: Measured) -> tuple[str, ...]:
     """Return the cells of one row."""
     if pair.calculated is None:
-        return pair.pair, pair.what, f"{pair.ratio:.3f}", "", "", "cannot say", "", pair.stands_for, pair.cause
+        return (
+            pair.pair,
+            pair.what,
+            f"{pair.ratio:.3f}",
+            "",
+            "",
+            "cannot say",
+            "",
+            pair.stands_for,
+            pair.cause,
+        )
     value, low, high = pair.calculated()
     inside = "yes" if low - 5e-4 <= pair.ratio <= high + 5e-4 else "no"
     judges = "no, a source" if pair.own else "yes"

@@ -1,9 +1,11 @@
-"""What has been held against real GPUs, one row for each kind of measurement: how many points, off by how much, beside what is simpler.
+"""What has been held against real GPUs, one row for each kind of measurement: how many points, off
+by how much, beside what is simpler.
 
     python validation/real_gpus.py        # prints the table and its one line
 
-`validation/accuracy_page.py` puts the table on docs/accuracy.md, and the line there and into README.md.  Every measurement is others'.
-A file of `JOINED` adds rows; its columns are the fields of `Judged`, shares as numbers (``0.083``).
+`validation/accuracy_page.py` puts the table on docs/accuracy.md, and the line there and into
+README.md.  Every measurement is others'. A file of `JOINED` adds rows; its columns are the fields
+of `Judged`, shares as numbers (``0.083``).
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ HERE = Path(__file__).resolve().parent
 JOINED = ("remoting/*.csv", "grace_hopper.csv")
 VALIDATE = "turnbuckle validate --card"
 MLPERF = "table_mlperf_inference"
-HEAD = ("held against real GPUs", "points", "off", "nothing changes", "simplest model", "in the range", "fitted on them", "command")
+HEAD = (
+    "held against real GPUs",
+    "points",
+    "off",
+    "nothing changes",
+    "simplest model",
+    "in the range",
+    "fitted on them",
+    "command",
+)
 
 
 @dataclass(frozen=True)
@@ -31,8 +42,8 @@ class Judged:
     ----------
     short, what : its name in one line, and in a table.
     points : how many values.
-    off, nothing, simplest : medians of the relative errors, of Turnbuckle, of no change, and of the simplest model; empty where there is
-        none.
+    off, nothing, simplest : medians of the relative errors, of Turnbuckle, of no change, and of the
+        simplest model; empty where there is none.
     model : the simplest model in words.
     held : how many of the ranges hold, as ``182 of 190``.
     fitted : which of its constants were fitted on these points.
@@ -53,7 +64,16 @@ class Judged:
     def cells(self) -> tuple[str, ...]:
         """Return the cells of its row."""
         simplest = f"{self.model}: {self.simplest}" if self.simplest else ""
-        return (self.what, self.points, self.off, self.nothing, simplest, self.held, self.fitted, f"`{self.command}`")
+        return (
+            self.what,
+            self.points,
+            self.off,
+            self.nothing,
+            simplest,
+            self.held,
+            self.fitted,
+            f"`{self.command}`",
+        )
 
 
 def share(value: float | None) -> str:
@@ -64,7 +84,9 @@ def share(value: float | None) -> str:
 
 
 def kernels() -> Judged:
-    """Return operations of PyTorch timed on eight GPUs, each GPU left out of the fit in turn: least and most of the classes."""
+    """Return operations of PyTorch timed on eight GPUs, each GPU left out of the fit in turn: least
+    and most of the classes.
+    """
     with (HERE / "kernels" / "residuals.csv").open(newline="", encoding="utf-8") as file:
         found = list(csv.DictReader(file))
 
@@ -76,7 +98,16 @@ def kernels() -> Judged:
     what = "kernels of PyTorch in FP32 on another GPU, by class"
     fitted = "yes, but none of the GPU asked about"
     rule = ends("each left out"), ends("nothing changes"), ends("bandwidth")
-    return Judged("kernels on another GPU", what, f"{pairs:,}", *rule, "bandwidth", "", fitted, "python validation/kernels/fit.py")
+    return Judged(
+        "kernels on another GPU",
+        what,
+        f"{pairs:,}",
+        *rule,
+        "bandwidth",
+        "",
+        fitted,
+        "python validation/kernels/fit.py",
+    )
 
 
 def of_card(
@@ -89,9 +120,15 @@ def of_card(
     cases: Sequence[str] = (),
     but: str = "",
 ) -> Judged:
-    """Return the row of a kind, a model and the simplest one, of some cases, or of all but one; each model on the same cases."""
+    """Return the row of a kind, a model and the simplest one, of some cases, or of all but one;
+    each model on the same cases.
+    """
     kind, model, simplest = asked
-    answered = {r.case for r in found.rows if (r.kind, r.model) == (kind, model) and (not cases or r.case in cases) and r.case != but}
+    answered = {
+        r.case
+        for r in found.rows
+        if (r.kind, r.model) == (kind, model) and (not cases or r.case in cases) and r.case != but
+    }
     rows = [r for r in found.rows if r.kind == kind and r.case in answered]
     groups = {g.model: g for g in Validation(tuple(rows), found.abouts).card}
     group, none, plain = groups[model], groups.get("nothing"), groups.get(simplest)
@@ -105,38 +142,106 @@ def carded(found: Validation) -> list[Judged]:
     memory, peak = "projection, kernels by memory", "peak bandwidth"
     pairs, tables = ("kernel pairs", "projection", memory), ("tables", "projection", memory)
     together, runs = ("collectives", "projection", memory), ("run time", "projection", memory)
-    spreads, classes = "no; spreads set after they were seen", "no; classes of networks set after they were seen"
+    spreads, classes = (
+        "no; spreads set after they were seen",
+        "no; classes of networks set after they were seen",
+    )
     vendors = "no; the root between vendors set after they were seen"
     return [
-        of_card(found, "benchmarks' kernels", "kernels of two benchmarks on another GPU", pairs, "bandwidth"),
-        of_card(found, "programs of public tables", "programs of public tables on another GPU", tables, "bandwidth", but=MLPERF),
-        of_card(found, "MLPerf", "MLPerf inference on another GPU or node", tables, "bandwidth", classes, (MLPERF,)),
+        of_card(
+            found,
+            "benchmarks' kernels",
+            "kernels of two benchmarks on another GPU",
+            pairs,
+            "bandwidth",
+        ),
+        of_card(
+            found,
+            "programs of public tables",
+            "programs of public tables on another GPU",
+            tables,
+            "bandwidth",
+            but=MLPERF,
+        ),
+        of_card(
+            found,
+            "MLPerf",
+            "MLPerf inference on another GPU or node",
+            tables,
+            "bandwidth",
+            classes,
+            (MLPERF,),
+        ),
         of_card(found, "collectives", "collectives on another node", together, "bandwidth"),
-        of_card(found, "pinned copies", "pinned and device copies by data sheet", ("transfers", "datasheet", "peak"), peak, spreads),
-        of_card(found, "pageable copies", "pageable copies by data sheet", ("pageable", "datasheet", "peak"), peak, spreads),
-        of_card(found, "launches", "launches on another node", ("launches", "projection", ""), "", spreads),
-        of_card(found, "whole runs", "whole recorded runs on another machine", runs, "bandwidth", vendors),
+        of_card(
+            found,
+            "pinned copies",
+            "pinned and device copies by data sheet",
+            ("transfers", "datasheet", "peak"),
+            peak,
+            spreads,
+        ),
+        of_card(
+            found,
+            "pageable copies",
+            "pageable copies by data sheet",
+            ("pageable", "datasheet", "peak"),
+            peak,
+            spreads,
+        ),
+        of_card(
+            found,
+            "launches",
+            "launches on another node",
+            ("launches", "projection", ""),
+            "",
+            spreads,
+        ),
+        of_card(
+            found,
+            "whole runs",
+            "whole recorded runs on another machine",
+            runs,
+            "bandwidth",
+            vendors,
+        ),
     ]
 
 
 def null_cases(found: Validation) -> str:
-    """Return how many null cases of coupling hold: one GPU of MLPerf beside Grace, and the like GPU behind PCIe."""
+    """Return how many null cases of coupling hold: one GPU of MLPerf beside Grace, and the like GPU
+    behind PCIe.
+    """
     pairs = (": gh200 over h100-sxm5", ": gh200-141 over h200-sxm")
-    rows = [r for r in found.rows if r.case == MLPERF and r.model == "projection" and r.quantity.endswith(pairs) and r.measured]
+    rows = [
+        r
+        for r in found.rows
+        if r.case == MLPERF
+        and r.model == "projection"
+        and r.quantity.endswith(pairs)
+        and r.measured
+    ]
     measured, promised = (
-        [1.0 / value for value in values if value] for values in zip(*((r.measured, r.predicted) for r in rows), strict=True)
+        [1.0 / value for value in values if value]
+        for values in zip(*((r.measured, r.predicted) for r in rows), strict=True)
     )
     near = sum(p <= max(measured) for p in promised)
     return (
-        f"**Null cases of coupling.** One GPU of MLPerf beside Grace over the like GPU behind PCIe gains {min(measured):.2f} to "
-        f"{max(measured):.2f} times, memory, clock, power and host among it. {sum(bool(r.covered) for r in rows)} of {len(rows)} ranges "
-        f"hold; {near} of {len(rows)} predictions promise no more than the most that was measured, the others up to {max(promised):.2f} "
-        f"(networks of no class, by what memory reaches). No recording stands behind them: kernels by rates, nothing of the link."
+        "**Null cases of coupling.** One GPU of MLPerf beside Grace over the like GPU behind "
+        f"PCIe gains {min(measured):.2f} to "
+        f"{max(measured):.2f} times, memory, clock, power and host among it. "
+        f"{sum(bool(r.covered) for r in rows)} of {len(rows)} ranges "
+        f"hold; {near} of {len(rows)} predictions promise no more than the most that was "
+        f"measured, the others up to {max(promised):.2f} "
+        "(networks of no class, by what memory reaches). No recording stands behind them: "
+        "kernels by rates, nothing of the link."
     )
 
 
 def joined(folder: Path = HERE, patterns: Sequence[str] = JOINED) -> Iterator[Judged]:
-    """Yield the rows of the files of `JOINED` that are there and have the columns of `Judged`; other files there hold points, not sums."""
+    """Yield the rows of the files of `JOINED` that are there and have the columns of `Judged`;
+    other files there hold points, not sums.
+    """
     names = [field.name for field in fields(Judged)]
     numbers = ("off", "nothing", "simplest")
     for pattern in patterns:
@@ -146,7 +251,12 @@ def joined(folder: Path = HERE, patterns: Sequence[str] = JOINED) -> Iterator[Ju
                 if not set(names) <= set(lines.fieldnames or ()):
                     continue
                 for row in lines:
-                    said = {name: share(float(row[name])) if name in numbers and row[name] else row[name] for name in names}
+                    said = {
+                        name: share(float(row[name]))
+                        if name in numbers and row[name]
+                        else row[name]
+                        for name in names
+                    }
                     yield Judged(**said)
 
 
@@ -162,13 +272,19 @@ def table(rows: Sequence[Judged]) -> str:
 
 
 def line(rows: Sequence[Judged]) -> str:
-    """Return the one line: each kind with its median error, and that of no change or of the simplest model beside it."""
+    """Return the one line: each kind with its median error, and that of no change or of the
+    simplest model beside it.
+    """
     parts = []
     for row in rows:
-        beside = f"nothing changes: {row.nothing}" if row.nothing else f"{row.model}: {row.simplest}"
+        beside = (
+            f"nothing changes: {row.nothing}" if row.nothing else f"{row.model}: {row.simplest}"
+        )
         parts.append(f"{row.short} {row.off} ({beside})")
     far = "" if any(joined(patterns=JOINED[:1])) else "; **added distance on none yet**"
-    return f"Held against real GPUs, all measured by others, median errors: {'; '.join(parts)}{far}."
+    return (
+        f"Held against real GPUs, all measured by others, median errors: {'; '.join(parts)}{far}."
+    )
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""The ECP report's tenfold on every shared recording: its recipe beside the time line and the replay, both ways.
+"""The ECP report's tenfold on every shared recording: its recipe beside the time line and the
+replay, both ways.
 
 python validation/tenfold.py                 # writes validation/tenfold.csv, where the shared recordings are, and the page's table
 python validation/tenfold.py --page          # the table of docs/models/tenfold.md from the committed numbers
@@ -25,7 +26,12 @@ BEGIN, END = "<!-- made by validation/tenfold.py; do not edit -->\n", "<!-- unti
 #: Folders of recordings of GPUs, and how their files end.
 KINDS = {"nsys": ".sqlite", "nvprof": ".nvvp", "kineto": ".json.gz", "rocprof": ""}
 READINGS = ("as the report", "waits once", "time line", "replay")
-COLUMNS = ("recording", "run_seconds", "longest_allocation_seconds", *(f"{ratio} {r}" for ratio in ("gain", "penalty") for r in READINGS))
+COLUMNS = (
+    "recording",
+    "run_seconds",
+    "longest_allocation_seconds",
+    *(f"{ratio} {r}" for ratio in ("gain", "penalty") for r in READINGS),
+)
 
 
 def recordings(shared: Path) -> Iterator[Path]:
@@ -48,8 +54,15 @@ def row(path: Path, shared: Path) -> dict[str, str] | None:
     except TurnbuckleError as refused:
         print(f"{path.relative_to(shared)}: {refused.code}", file=sys.stderr)
         return None
-    numbers = {"run_seconds": run.profile.seconds, "longest_allocation_seconds": longest_allocation(run), **ratios}
-    return {"recording": named(path, shared), **{name: f"{value:.6g}" for name, value in numbers.items()}}
+    numbers = {
+        "run_seconds": run.profile.seconds,
+        "longest_allocation_seconds": longest_allocation(run),
+        **ratios,
+    }
+    return {
+        "recording": named(path, shared),
+        **{name: f"{value:.6g}" for name, value in numbers.items()},
+    }
 
 
 def named(path: Path, shared: Path) -> str:
@@ -57,7 +70,9 @@ def named(path: Path, shared: Path) -> str:
     folder, kind = path.parent, path.relative_to(shared / "traces").parts[0]
     end = KINDS[kind]
     alone = len([p for p in folder.iterdir() if p.is_file() and p.name.endswith(end)]) == 1
-    return f"{kind}/{folder.relative_to(shared / 'traces' / kind)}" + ("" if alone else f"/{path.name.removesuffix(end)[:40]}")
+    return f"{kind}/{folder.relative_to(shared / 'traces' / kind)}" + (
+        "" if alone else f"/{path.name.removesuffix(end)[:40]}"
+    )
 
 
 def committed() -> list[dict[str, str]]:
@@ -69,7 +84,9 @@ def committed() -> list[dict[str, str]]:
 def page(text: str) -> str:
     """The page with its table as the committed numbers make it."""
     head = "| recording | run time | longest allocation | " + " | ".join(
-        f"{ratio}: {reading}" for ratio in ("gain", "penalty") for reading in ("recipe", "waits once", "time line", "replay")
+        f"{ratio}: {reading}"
+        for ratio in ("gain", "penalty")
+        for reading in ("recipe", "waits once", "time line", "replay")
     )
     lines = [head + " |", "| --- |" + " --- |" * (len(COLUMNS) - 1)]
     for r in committed():
@@ -91,7 +108,10 @@ def main(words: list[str]) -> int:
     """Write the numbers, unless only the page is asked for, and the page."""
     if "--page" not in words:
         if not (SHARED / "traces").is_dir():
-            print(f"the shared recordings are not at {SHARED.name}: set TURNBUCKLE_SHARED", file=sys.stderr)
+            print(
+                f"the shared recordings are not at {SHARED.name}: set TURNBUCKLE_SHARED",
+                file=sys.stderr,
+            )
             return 1
         rows = [found for path in recordings(SHARED) if (found := row(path, SHARED)) is not None]
         with TABLE.open("w", encoding="utf-8", newline="") as file:

@@ -1,4 +1,6 @@
-"""Spack: put this folder as packages/py_turnbuckle into a repository of yours (packaging/README.md)."""
+"""Spack: put this folder as packages/py_turnbuckle into a repository of yours
+(packaging/README.md).
+"""
 
 import os
 
@@ -9,7 +11,8 @@ from spack_repo.builtin.build_systems.python import PythonPackage
 class PyTurnbuckle(PythonPackage):
     """What a recorded GPU run would do if CPU and GPU stood closer or farther apart."""
 
-    # nothing is published: `make sdist` makes this file, or a colleague hands it on; `spack install --no-checksum`
+    # nothing is published: `make sdist` makes this file, or a colleague hands it on; `spack install
+    # --no-checksum`
     manual_download = True
     url = f"file://{os.getcwd()}/turnbuckle-0.2.0.tar.gz"
 

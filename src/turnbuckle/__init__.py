@@ -9,7 +9,8 @@
 >>> run.distance("link").tolerance(0.05) > 0
 True
 
-The names of `__all__` are the public ones; the heart is `turnbuckle.projection.project.project`, start reading there.
+The names of `__all__` are the public ones; the heart is `turnbuckle.projection.project.project`,
+start reading there.
 """
 
 from __future__ import annotations
@@ -98,7 +99,10 @@ _PLACES = {
     "validate": "questions.validate.question:of_cases",
 }
 #: Names of the first edition, which warn.
-_FORMER = {name: f"first_edition:{name}" for name in ("ask", "build", "inspect", "load", "tolerate", "write")}
+_FORMER = {
+    name: f"first_edition:{name}"
+    for name in ("ask", "build", "inspect", "load", "tolerate", "write")
+}
 
 __all__ = [
     "Answer",

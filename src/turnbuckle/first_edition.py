@@ -19,7 +19,11 @@ from turnbuckle.trace.trace import Trace
 
 
 def _instead(former: str, now: str) -> None:
-    warnings.warn(f"turnbuckle.{former} goes in the next release; {now} takes its place", DeprecationWarning, stacklevel=3)
+    warnings.warn(
+        f"turnbuckle.{former} goes in the next release; {now} takes its place",
+        DeprecationWarning,
+        stacklevel=3,
+    )
 
 
 def inspect(path: str | Path, **asked: Any) -> Run:

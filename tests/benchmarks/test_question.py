@@ -1,4 +1,6 @@
-"""The benchmark of whole questions asks them, counts the rows of the file, and says what it could not run."""
+"""The benchmark of whole questions asks them, counts the rows of the file, and says what it could
+not run.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def test_a_question_is_asked_and_the_second_read_sees_the_rows_of_the_file(tmp_p
     nsys_generator.generate(path, ROWS)
     result = question.measure(path, 1, ["inspect"])
     # beside its event rows a file has the device, its streams and the words of enumerations
-    assert ROWS <= result["rows"] < ROWS + 100 and result["samples"]["first"][0]["rows"] == result["rows"]
+    assert (
+        ROWS <= result["rows"] < ROWS + 100
+        and result["samples"]["first"][0]["rows"] == result["rows"]
+    )
     (asked,) = result["samples"]["inspect"]
     assert asked["cpu"] > 0 and asked["peak"] > 1e6 and "project" not in result["samples"]
     # ADBC is a package of the benchmarks, which the tests may lack
@@ -32,12 +37,16 @@ def test_a_question_is_asked_and_the_second_read_sees_the_rows_of_the_file(tmp_p
     assert "inspect" in question.table(result)
 
 
-def test_what_could_not_run_is_a_target_not_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_run_is_a_target_not_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "broken.sqlite"
     path.write_bytes(b"SQLite format 3\0" + b"?" * 600)
     run = question.whole_process
     monkeypatch.setattr(
-        question, "whole_process", lambda words: run(words) if {"inspect", str(path)} < {*words} else {"missing": "left out"}
+        question,
+        "whole_process",
+        lambda words: run(words) if {"inspect", str(path)} < {*words} else {"missing": "left out"},
     )
     monkeypatch.setattr(question, "in_fresh_process", lambda *_, **__: {"missing": "left out"})
     result = question.measure(path, 1, ["inspect"])

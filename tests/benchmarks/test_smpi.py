@@ -1,4 +1,6 @@
-"""SimGrid as an oracle: its archived traces, replayed by `flow` on its platform, end when its own replay ends."""
+"""SimGrid as an oracle: its archived traces, replayed by `flow` on its platform, end when its own
+replay ends.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def traffic(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     @cache
     def of(ranks: int) -> Traffic:
         folder = tmp_path_factory.mktemp("archived")
-        with tarfile.open(shared / "traces" / "simgrid-local" / f"halo-{ranks}-ti.tar.xz") as packed:
+        with tarfile.open(
+            shared / "traces" / "simgrid-local" / f"halo-{ranks}-ti.tar.xz"
+        ) as packed:
             packed.extractall(folder, filter="data")
         return smpi.read(folder / f"ti{ranks}.txt")
 
@@ -38,16 +42,25 @@ def traffic(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
 @pytest.mark.parametrize(("ranks", "factors"), ENDS)
 def test_the_end_is_simgrids(traffic: Callable[[int], Traffic], ranks: int, factors: bool) -> None:
-    """The aim is 5 %; what remains is what crosstraffic does, which is taken off all links alike."""
+    """The aim is 5 %; what remains is what crosstraffic does, which is taken off all links
+    alike.
+    """
     one = smpi.replayed(traffic(ranks), factors=factors)
     assert one.own == 200 * ranks and one.traffic.ranks == ranks
     assert one.done.seconds == pytest.approx(ENDS[ranks, factors], rel=1e-3)
 
 
-def test_the_factors_are_needed(traffic: Callable[[int], Traffic], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_factors_are_needed(
+    traffic: Callable[[int], Traffic], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each rule moves the end: without one of them it is another run's."""
     ends = []
-    for name, value in (("BACKBONE", 1e13), ("ENVELOPE_BYTES", 0), ("HOP_SECONDS", 0.0), ("BANDWIDTH_FACTOR", {0: 1.0})):
+    for name, value in (
+        ("BACKBONE", 1e13),
+        ("ENVELOPE_BYTES", 0),
+        ("HOP_SECONDS", 0.0),
+        ("BANDWIDTH_FACTOR", {0: 1.0}),
+    ):
         with monkeypatch.context() as patched:
             patched.setattr(smpi, name, value)
             ends.append(smpi.replayed(traffic(64), factors=True).done.seconds)
@@ -55,8 +68,13 @@ def test_the_factors_are_needed(traffic: Callable[[int], Traffic], monkeypatch: 
 
 
 def test_a_ping_pong_by_hand(tmp_path: Path) -> None:
-    """512 B there and back: 7.10952 us a way in SimGrid 3.32 with its factors, 3.4224 us without."""
-    lines = ("0 init\n0 send 1 0 64 0\n0 recv 1 0 64 0\n", "1 init\n1 recv 0 0 64 0\n1 send 0 0 64 0\n")
+    """512 B there and back: 7.10952 us a way in SimGrid 3.32 with its factors, 3.4224 us
+    without.
+    """
+    lines = (
+        "0 init\n0 send 1 0 64 0\n0 recv 1 0 64 0\n",
+        "1 init\n1 recv 0 0 64 0\n1 send 0 0 64 0\n",
+    )
     for rank, text in enumerate(lines):
         (tmp_path / f"{rank}.txt").write_text(text)
     (tmp_path / "a").write_text("0.txt\n1.txt\n")
@@ -74,7 +92,9 @@ def test_how_messages_are_compared() -> None:
     theirs = {pair: times + np.array([1.0, 1.5]) for pair, times in ours.items()}
     found = smpi.compared(ours, theirs)
     assert found["messages"] == 3 and found["correlation"] == pytest.approx(1.0)
-    assert (found["median"], found["most"]) == pytest.approx((0.5, 0.5)) and found["theirs"] - found["ours"] == pytest.approx(0.5)
+    assert (found["median"], found["most"]) == pytest.approx((0.5, 0.5)) and found[
+        "theirs"
+    ] - found["ours"] == pytest.approx(0.5)
 
 
 def test_without_simgrid_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,8 +106,16 @@ def test_the_platform_is_what_the_traces_were_made_on(shared: Path) -> None:
     text = (shared / "traces" / "simgrid-local" / "cluster-64.xml").read_text(encoding="utf-8")
     for words in ('radical="0-63"', 'speed="1Gf"', 'lat="1us"', 'bb_lat="1us"'):
         assert words in text and words in smpi.platform(64)
-    seen, ours = read_network(str(shared / "traces" / "simgrid-local" / "cluster-64.xml")), smpi.network(64, latency=1.0, cross=0.0)
+    seen, ours = (
+        read_network(str(shared / "traces" / "simgrid-local" / "cluster-64.xml")),
+        smpi.network(64, latency=1.0, cross=0.0),
+    )
     for name in ("bandwidth", "hop_seconds", "shape", "node", "backbone"):
         assert getattr(seen, name) == getattr(ours, name)
     assert seen.nodes == ours.hosts
-    assert 'bw="1.25GBps"' in text and smpi.LINK == 1.25e9 and 'bb_bw="10GBps"' in text and smpi.BACKBONE == 10e9
+    assert (
+        'bw="1.25GBps"' in text
+        and smpi.LINK == 1.25e9
+        and 'bb_bw="10GBps"' in text
+        and smpi.BACKBONE == 10e9
+    )

@@ -1,4 +1,6 @@
-"""One collective at a time by `flow`, against the times that SimGrid 3.32 told for the same algorithm on the same platform."""
+"""One collective at a time by `flow`, against the times that SimGrid 3.32 told for the same
+algorithm on the same platform.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import smpi  # type: ignore[import-not-found]
 
-#: Operation, algorithm, and when SMPI's last rank left it among 8 and 12 ranks, for a block of 32,768 B, factors off [us]; None where
-#: SMPI does it another way or refuses to.
+#: Operation, algorithm, and when SMPI's last rank left it among 8 and 12 ranks, for a block of
+#: 32,768 B, factors off [us]; None where SMPI does it another way or refuses to.
 TOLD = (
     ("bcast", "binomial", 166.363, 192.59),
     ("bcast", "linear", 186.59, 291.499),
@@ -58,14 +60,24 @@ TOLD = (
 
 
 @pytest.mark.parametrize(("operation", "algorithm", "among_8", "among_12"), TOLD)
-def test_times_are_simgrids(operation: str, algorithm: str, among_8: float | None, among_12: float | None) -> None:
+def test_times_are_simgrids(
+    operation: str, algorithm: str, among_8: float | None, among_12: float | None
+) -> None:
     for ranks, told in ((8, among_8), (12, among_12)):
         if told is not None:
-            assert smpi.collective(operation, algorithm, ranks, 32768) * 1e6 == pytest.approx(told, abs=0.002)
+            assert smpi.collective(operation, algorithm, ranks, 32768) * 1e6 == pytest.approx(
+                told, abs=0.002
+            )
 
 
 def test_every_pair_of_names_is_compared_once() -> None:
     assert len(set(smpi.NAMED)) == len(smpi.NAMED)
     assert {(o, a) for o, a, *_ in TOLD} <= {(o, a) for o, a, _ in smpi.NAMED}
-    assert smpi.segments_of("bcast", "ompi_pipeline", 8, 32768) == 2 and smpi.segments_of("reduce", "ompi_pipeline", 16, 32768) == 32
-    assert smpi.segments_of("bcast", "ompi_split_bintree", 8, 32768) == 16 and smpi.segments_of("alltoall", "bruck", 8, 32768) == 1
+    assert (
+        smpi.segments_of("bcast", "ompi_pipeline", 8, 32768) == 2
+        and smpi.segments_of("reduce", "ompi_pipeline", 16, 32768) == 32
+    )
+    assert (
+        smpi.segments_of("bcast", "ompi_split_bintree", 8, 32768) == 16
+        and smpi.segments_of("alltoall", "bruck", 8, 32768) == 1
+    )

@@ -1,4 +1,6 @@
-"""Platforms of SimGrid as networks: an exchange on them takes what SimGrid 3.32 says; where `smpirun` is installed, message by message."""
+"""Platforms of SimGrid as networks: an exchange on them takes what SimGrid 3.32 says; where
+`smpirun` is installed, message by message.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,17 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "benchmarks")]
 import smpi  # type: ignore[import-not-found]  # noqa: E402
 
 RANKS = 16
-HEAD = '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n<platform version="4.1">\n'
-CLUSTER = '<cluster id="c" prefix="node-" suffix="" radical="0-15" speed="1Gf" bw="10Gbps" lat="{lat}" {more}/>'
+HEAD = (
+    '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
+    '<platform version="4.1">\n'
+)
+CLUSTER = (
+    '<cluster id="c" prefix="node-" suffix="" radical="0-15" speed="1Gf" bw="10Gbps" lat="{lat}" '
+    "{more}/>"
+)
 ZONE = "".join(
-    f'<host id="node-{k}" speed="1Gf"/><link id="l{k}" bandwidth="1.25GBps" latency="1000ns" sharing_policy="SPLITDUPLEX"/>'
+    f'<host id="node-{k}" speed="1Gf"/><link id="l{k}" bandwidth="1.25GBps" latency="1000ns" '
+    'sharing_policy="SPLITDUPLEX"/>'
     f'<host_link id="node-{k}" up="l{k}_UP" down="l{k}_DOWN"/>'
     for k in range(RANKS)
 )
@@ -27,9 +36,16 @@ PLATFORMS = {
     "flat": CLUSTER.format(lat="1us", more=""),
     "minutes": CLUSTER.format(lat="0.00001m", more=""),
     "backbone": CLUSTER.format(lat="1us", more='bb_bw="2GBps" bb_lat="3us"'),
-    "two levels": CLUSTER.format(lat="1us", more='topology="FAT_TREE" topo_parameters="2;4,4;1,2;1,1"'),
-    "three levels": CLUSTER.format(lat="1us", more='topology="FAT_TREE" topo_parameters="3;2,2,4;1,2,2;1,1,1"'),
-    "zone": f'<zone id="z" routing="Cluster">{ZONE}<backbone id="b" bandwidth="2GBps" latency="3us"/></zone>',
+    "two levels": CLUSTER.format(
+        lat="1us", more='topology="FAT_TREE" topo_parameters="2;4,4;1,2;1,1"'
+    ),
+    "three levels": CLUSTER.format(
+        lat="1us", more='topology="FAT_TREE" topo_parameters="3;2,2,4;1,2,2;1,1,1"'
+    ),
+    "zone": (
+        f'<zone id="z" routing="Cluster">{ZONE}<backbone id="b" bandwidth="2GBps" '
+        'latency="3us"/></zone>'
+    ),
 }
 
 #: Ends of the exchange in SimGrid 3.32, factors off, with messages of 512 B and of 512 KiB [s].
@@ -44,7 +60,9 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
-def test_messages_take_what_simgrid_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_messages_take_what_simgrid_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     text = f"{HEAD}{PLATFORMS[name]}\n</platform>\n"
     (tmp_path / "platform.xml").write_text(text)
     seen = read_network(str(tmp_path / "platform.xml"))
@@ -58,12 +76,18 @@ def test_messages_take_what_simgrid_says(tmp_path: Path, monkeypatch: pytest.Mon
             for k in range(4):
                 lines.append(f"compute {1e4 * (1 + (7 * rank + k) % 5)}")
                 for step in (1, 5, 7):
-                    lines += [f"irecv {(rank - step) % RANKS} {step} {doubles} 0", f"isend {(rank + step) % RANKS} {step} {doubles} 0"]
+                    lines += [
+                        f"irecv {(rank - step) % RANKS} {step} {doubles} 0",
+                        f"isend {(rank + step) % RANKS} {step} {doubles} 0",
+                    ]
                 lines.append("waitall 6")
-            (tmp_path / f"{rank}.txt").write_text("".join(f"{rank} {line}\n" for line in [*lines, "finalize"]))
+            (tmp_path / f"{rank}.txt").write_text(
+                "".join(f"{rank} {line}\n" for line in [*lines, "finalize"])
+            )
         (tmp_path / "a").write_text("".join(f"{rank}.txt\n" for rank in range(RANKS)))
         one = smpi.replayed(smpi.read(tmp_path / "a"), factors=False, traced=True)
-        # SimGrid prints microseconds; long messages that share links are not shared out alike to the last byte
+        # SimGrid prints microseconds; long messages that share links are not shared out alike to
+        # the last byte
         assert one.done.seconds == pytest.approx(end, abs=5e-7 if doubles == 64 else 0.01 * end)
         if shutil.which("smpirun"):
             ran = smpi.simgrid(tmp_path / "a", RANKS, factors=False)

@@ -27,19 +27,31 @@ from turnbuckle.page.studied import Studies, studied
 from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.run import Run
 
-TARGETS = ("nvlink-c2c", "gh200", "mi300a", "cdi-row-link", "cdi-row-api", "cdi-datacentre-link", "self")
+TARGETS = (
+    "nvlink-c2c",
+    "gh200",
+    "mi300a",
+    "cdi-row-link",
+    "cdi-row-api",
+    "cdi-datacentre-link",
+    "self",
+)
 
 
 @pytest.fixture(scope="session")
 def seen() -> Run:
     """The sample, inspected."""
     with sample() as path:
-        return Run.read(path, use_cache=False, command="turnbuckle report milc-like-synthetic.sqlite")
+        return Run.read(
+            path, use_cache=False, command="turnbuckle report milc-like-synthetic.sqlite"
+        )
 
 
 @pytest.fixture(scope="session")
 def brief() -> Run:
-    """The smaller sample, inspected: its report is made in a quarter of the time, for what every recording's report has."""
+    """The smaller sample, inspected: its report is made in a quarter of the time, for what every
+    recording's report has.
+    """
     path = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"))
     return Run.read(path, use_cache=False, command="turnbuckle report dgemm-like-synthetic.sqlite")
 
@@ -66,7 +78,11 @@ def studies(answer: Answer) -> Studies:
 
 def of_all_workers(factory: pytest.TempPathFactory) -> Path:
     """Return the folder that the workers of a session share."""
-    return factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+    return (
+        factory.getbasetemp().parent
+        if "PYTEST_XDIST_WORKER" in os.environ
+        else factory.getbasetemp()
+    )
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[], str]) -> str:
@@ -81,28 +97,41 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[], str]) ->
 
 @pytest.fixture(scope="session", autouse=True)
 def _drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Draw each figure once for all workers: a drawing depends on the scripts, the specification and the limit alone."""
+    """Draw each figure once for all workers: a drawing depends on the scripts, the specification
+    and the limit alone.
+    """
     folder = of_all_workers(tmp_path_factory) / "drawings"
     folder.mkdir(exist_ok=True)
     run_script = _native.run_script
 
     def run(scripts: list[str], function: str, documents: list[str], memory: int) -> list[str]:
         of_all = [*scripts, function, str(memory)]
-        places = [folder / hashlib.sha256("\0".join([*of_all, document]).encode()).hexdigest() for document in documents]
+        places = [
+            folder / hashlib.sha256("\0".join([*of_all, document]).encode()).hexdigest()
+            for document in documents
+        ]
         new = [k for k, place in enumerate(places) if not place.exists()]
         try:
-            drawings = run_script(scripts, function, [documents[k] for k in new], memory=memory) if new else []
+            drawings = (
+                run_script(scripts, function, [documents[k] for k in new], memory=memory)
+                if new
+                else []
+            )
         except (MemoryError, RuntimeError):
             if len(new) == len(documents):
                 raise
-            return list(run_script(scripts, function, documents, memory=memory))  # an error counts the figures before it
+            # an error counts the figures before it
+            return list(run_script(scripts, function, documents, memory=memory))
         drawn = dict(zip(new, drawings, strict=True))
         for k, drawing in drawn.items():
             draft = places[k].with_suffix(f".{os.getpid()}")
             with contextlib.suppress(OSError):  # a test may let no file grow
                 draft.write_bytes(drawing.encode())
                 draft.replace(places[k])
-        return [drawn[k] if k in drawn else place.read_bytes().decode() for k, place in enumerate(places)]
+        return [
+            drawn[k] if k in drawn else place.read_bytes().decode()
+            for k, place in enumerate(places)
+        ]
 
     with mock.patch.object(_native, "run_script", run):
         yield
@@ -111,7 +140,11 @@ def _drawn_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def text(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The report of `answer`."""
-    return once(tmp_path_factory, "report.html", lambda: page(request.getfixturevalue("answer"), question="How far may the GPU stand?"))
+    return once(
+        tmp_path_factory,
+        "report.html",
+        lambda: page(request.getfixturevalue("answer"), question="How far may the GPU stand?"),
+    )
 
 
 @pytest.fixture(scope="session")
@@ -120,12 +153,17 @@ def hostile_text(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     return once(
         tmp_path_factory,
         "hostile.html",
-        lambda: page(hostile(request.getfixturevalue("brief").project(TARGETS, draws=20)), question=HOSTILE[0]),
+        lambda: page(
+            hostile(request.getfixturevalue("brief").project(TARGETS, draws=20)),
+            question=HOSTILE[0],
+        ),
     )
 
 
 def hostile(answer: Answer) -> Answer:
-    """The same answer with hostile text wherever a recording, a machine file or a command line may bring one."""
+    """The same answer with hostile text wherever a recording, a machine file or a command line may
+    bring one.
+    """
 
     def bad(i: int) -> str:
         return HOSTILE[i % len(HOSTILE)]
@@ -133,13 +171,31 @@ def hostile(answer: Answer) -> Answer:
     trace = answer.run.profile.trace
     names = pl.Series("name", [bad(i) + str(i) for i in range(len(trace.names))], dtype=pl.String)
     devices = trace.devices.with_columns(name=pl.lit(HOSTILE[0]), chip=pl.lit(HOSTILE[1]))
-    facts = {**trace.facts, "product_version": HOSTILE[0], "schema_version": HOSTILE[2], "sha256": HOSTILE[3], "format": HOSTILE[4]}
-    worse = replace(trace, names=names, tables={**trace.tables, "devices": devices}, facts=facts, name=HOSTILE[0] + "\u202e.sqlite")
+    facts = {
+        **trace.facts,
+        "product_version": HOSTILE[0],
+        "schema_version": HOSTILE[2],
+        "sha256": HOSTILE[3],
+        "format": HOSTILE[4],
+    }
+    worse = replace(
+        trace,
+        names=names,
+        tables={**trace.tables, "devices": devices},
+        facts=facts,
+        name=HOSTILE[0] + "\u202e.sqlite",
+    )
     found = [finding("P101", 1, HOSTILE[0]), finding("P119", 2, HOSTILE[6])]
 
     def machine(m: Machine, i: int) -> Machine:
         number = Parameter(2e-6, 0.1, "s", "assumption", bad(i), bad(i + 1))
-        return replace(m.with_parameters({"launch.latency": number}), name=bad(i), title=bad(i + 1), summary=bad(i + 2), sha256=bad(i + 3))
+        return replace(
+            m.with_parameters({"launch.latency": number}),
+            name=bad(i),
+            title=bad(i + 1),
+            summary=bad(i + 2),
+            sha256=bad(i + 3),
+        )
 
     projections = [
         replace(
@@ -156,7 +212,9 @@ def hostile(answer: Answer) -> Answer:
     return replace(
         answer,
         run=replace(run, profile=profile, source=machine(run.source, 0), command=HOSTILE[0]),
-        targets=tuple(m if m is run.source else machine(m, i) for i, m in enumerate(answer.targets)),
+        targets=tuple(
+            m if m is run.source else machine(m, i) for i, m in enumerate(answer.targets)
+        ),
         projections=projections,
     )
 
@@ -168,6 +226,8 @@ def chromium() -> Browser:
     program = os.environ.get("TURNBUCKLE_CHROMIUM") or next(filter(None, found), None)
     if program is None:
         if os.environ.get("TURNBUCKLE_REQUIRE_ALL"):
-            pytest.fail("a browser is required here: install chromium, or name one in TURNBUCKLE_CHROMIUM")
+            pytest.fail(
+                "a browser is required here: install chromium, or name one in TURNBUCKLE_CHROMIUM"
+            )
         pytest.skip("no chromium on this machine (install it, or name one in TURNBUCKLE_CHROMIUM)")
     return Browser(program)

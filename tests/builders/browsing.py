@@ -21,7 +21,8 @@ class Visit:
     Attributes
     ----------
     document : the page's markup after its scripts have run.
-    console : lines the page wrote to the console, violations of its content security policy among them.
+    console : lines the page wrote to the console, violations of its content security policy among
+        them.
     requests : addresses the page asked for; the browser's own errands are not among them.
     """
 
@@ -37,7 +38,14 @@ class Visit:
 
 
 SWITCHES = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *(
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--hide-scrollbars",
+    ),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     "--disable-dev-shm-usage",  # a container has 64 MB of it
 )
@@ -53,8 +61,17 @@ class Browser:
         """Count the sheets of A4 that a local file prints on."""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             printed = Path(folder) / "printed.pdf"
-            options = (f"--user-data-dir={folder}/user", "--no-pdf-header-footer", f"--print-to-pdf={printed}")
-            subprocess.run([self.program, *SWITCHES, *options, file.as_uri()], capture_output=True, timeout=300, check=True)
+            options = (
+                f"--user-data-dir={folder}/user",
+                "--no-pdf-header-footer",
+                f"--print-to-pdf={printed}",
+            )
+            subprocess.run(
+                [self.program, *SWITCHES, *options, file.as_uri()],
+                capture_output=True,
+                timeout=300,
+                check=True,
+            )
             return len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes()))
 
     def visit(self, file: Path, width: int = 1280) -> Visit:
@@ -70,8 +87,21 @@ class Browser:
                 "v": "0",
                 "log-net-log": str(log),
             }
-            command = [self.program, *SWITCHES, *(f"--{k}={v}" for k, v in options.items()), "--dump-dom", file.as_uri()]
-            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=300, check=True)
+            command = [
+                self.program,
+                *SWITCHES,
+                *(f"--{k}={v}" for k, v in options.items()),
+                "--dump-dom",
+                file.as_uri(),
+            ]
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=300,
+                check=True,
+            )
             console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
             return Visit(done.stdout, console, _requests(json.loads(log.read_text("utf-8"))))
 
@@ -84,7 +114,9 @@ class Browser:
 
 
 def with_script(text: str, script: str) -> str:
-    """The same page with one more script in it, and with the script's digest in the page's policy."""
+    """The same page with one more script in it, and with the script's digest in the page's
+    policy.
+    """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = text.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)
     head, tail = text.rsplit("</body>", 1)
@@ -94,5 +126,7 @@ def with_script(text: str, script: str) -> str:
 def _requests(log: dict[str, Any]) -> list[str]:
     """Requests that a page made: those of the browser itself carry ``not an origin``."""
     start = log["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"]
-    asked = [e["params"] for e in log["events"] if e["type"] == start and "url" in e.get("params", {})]
+    asked = [
+        e["params"] for e in log["events"] if e["type"] == start and "url" in e.get("params", {})
+    ]
     return [p["url"] for p in asked if p.get("initiator") != "not an origin"]

@@ -1,4 +1,6 @@
-"""A small writer of OTF2 archives: bytes put together from the format's description, so that the reader is not its own judge."""
+"""A small writer of OTF2 archives: bytes put together from the format's description, so that the
+reader is not its own judge.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ UNDEFINED = 0xFFFFFFFF
 CPU, STREAM, METRICS = 1, 2, 3
 USER, CUDA, MPI, PTHREAD = 1, 5, 4, 7
 BARE = {12, 13, 16, 17, 20, 21, 24, 28, 29, 30}
-OPERATIONS = ("BARRIER", "BCAST", "GATHER", "GATHERV", "SCATTER", "SCATTERV", "ALLGATHER", "ALLGATHERV", "ALLTOALL", "ALLTOALLV")
+OPERATIONS = (
+    "BARRIER",
+    "BCAST",
+    "GATHER",
+    "GATHERV",
+    "SCATTER",
+    "SCATTERV",
+    "ALLGATHER",
+    "ALLGATHERV",
+    "ALLTOALL",
+    "ALLTOALLV",
+)
 ALLREDUCE, REDUCE, SCAN, CREATE_HANDLE = 11, 12, 14, 17
 DENSE, SPARSE = 0, 1
 
@@ -89,7 +102,17 @@ class Location(Bytes):
             self.event((begin + end) // 2, kind, *fields)
         self.leave(end, region)
 
-    def collective(self, begin: int, end: int, region: int, operation: int, comm: int, root: int, sent: int = 8, received: int = 8) -> None:
+    def collective(
+        self,
+        begin: int,
+        end: int,
+        region: int,
+        operation: int,
+        comm: int,
+        root: int,
+        sent: int = 8,
+        received: int = 8,
+    ) -> None:
         """A collective call with its records."""
         self.enter(begin, region)
         self.event(begin, 22)
@@ -110,14 +133,27 @@ class Location(Bytes):
         for body in self.maps:
             out.record(5, body)
         for time, offset in self.offsets:
-            out.record(6, self.full(time), offset % 2**64, struct.pack((">" if self.big else "<") + "d", 0.0))
+            out.record(
+                6,
+                self.full(time),
+                offset % 2**64,
+                struct.pack((">" if self.big else "<") + "d", 0.0),
+            )
         return out.chunks(chunk)
 
 
 class Archive:
     """Definitions and locations of an archive; `write` puts it into a folder."""
 
-    def __init__(self, *, ticks: int = 10**9, zero: int = 0, big: bool = False, creator: str = "a test", chunk: int = 1 << 18) -> None:
+    def __init__(
+        self,
+        *,
+        ticks: int = 10**9,
+        zero: int = 0,
+        big: bool = False,
+        creator: str = "a test",
+        chunk: int = 1 << 18,
+    ) -> None:
         self.big, self.creator, self.chunk = big, creator, chunk
         self.globals = Bytes(big)
         self.locations: list[Location] = []
@@ -136,7 +172,18 @@ class Archive:
 
     def region(self, name: str | bytes, paradigm: int = USER, role: int = 1) -> int:
         self.globals.record(
-            15, self.regions, self.text(name), 0, b"\0", UNDEFINED, 0, 0, self.text(name), bytes([role]), bytes([paradigm]), 0
+            15,
+            self.regions,
+            self.text(name),
+            0,
+            b"\0",
+            UNDEFINED,
+            0,
+            0,
+            self.text(name),
+            bytes([role]),
+            bytes([paradigm]),
+            0,
         )
         self.regions += 1
         return self.regions - 1
@@ -147,13 +194,25 @@ class Archive:
         return self.groups - 1
 
     def location(self, group: int, kind: int = CPU, number: int | None = None) -> Location:
-        one = Location(self.big, id=len(self.locations) if number is None else number, kind=kind, group=group)
+        one = Location(
+            self.big, id=len(self.locations) if number is None else number, kind=kind, group=group
+        )
         self.globals.record(14, one.id, self.text("a thread"), bytes([kind]), 1, group)
         self.locations.append(one)
         return one
 
     def group(self, kind: int, members: list[int], number: int, flags: int = 0) -> None:
-        self.globals.record(18, number, self.text(""), b"\0", len(members), *members, bytes([kind]), bytes([MPI]), flags)
+        self.globals.record(
+            18,
+            number,
+            self.text(""),
+            b"\0",
+            len(members),
+            *members,
+            bytes([kind]),
+            bytes([MPI]),
+            flags,
+        )
 
     def comm(self, members: list[int] | None, number: int | None = None) -> int:
         """A communicator of some ranks of the world; None: of each rank alone."""
@@ -164,7 +223,9 @@ class Archive:
         return number
 
     def ranks(self, count: int) -> list[Location]:
-        """So many processes of one thread, the world's locations, and communicator 0 of all of them."""
+        """So many processes of one thread, the world's locations, and communicator 0 of all of
+        them.
+        """
         threads = [self.location(self.process()) for _ in range(count)]
         self.group(4, [t.id for t in threads], 999)
         self.comm(list(range(count)))

@@ -50,8 +50,19 @@ KINDS = [
     ("HSA_CORE_API", ["hsa_init", "hsa_queue_create"]),
     ("HIP_RUNTIME_API", ["hipMalloc", "hipMemcpyAsync", "hipLaunchKernel", "hipGraphLaunch"]),
     ("MARKER_CORE_RANGE_API", ["roctxMarkA", "roctxThreadRangeA", "roctxGetThreadId"]),
-    ("MEMORY_COPY", ["MEMORY_COPY_NONE", "MEMORY_COPY_HOST_TO_HOST", "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_HOST"]),
-    ("MEMORY_ALLOCATION", [f"MEMORY_ALLOCATION_{does}" for does in ("NONE", "ALLOCATE", "VMEM_ALLOCATE", "FREE")]),
+    (
+        "MEMORY_COPY",
+        [
+            "MEMORY_COPY_NONE",
+            "MEMORY_COPY_HOST_TO_HOST",
+            "MEMORY_COPY_HOST_TO_DEVICE",
+            "MEMORY_COPY_DEVICE_TO_HOST",
+        ],
+    ),
+    (
+        "MEMORY_ALLOCATION",
+        [f"MEMORY_ALLOCATION_{does}" for does in ("NONE", "ALLOCATE", "VMEM_ALLOCATE", "FREE")],
+    ),
 ]
 HSA, HIP, MARKER, COPY, ALLOCATION = range(1, 6)
 
@@ -73,15 +84,39 @@ def record(at: int, lasts: int, correlation: int, kind: int, operation: int, **m
     return {"size": 64, "kind": kind, "operation": operation, **ids, **times, **more}
 
 
-def dispatch(at: int, lasts: int, correlation: int, kernel: int = 8, stream: int = 5, **info: Any) -> Record:
-    told = {"agent_id": {"handle": 702}, "queue_id": {"handle": 1}, "kernel_id": kernel, "dispatch_id": correlation}
-    told |= {"group_segment_size": 64, "workgroup_size": {"x": 256, "y": 1, "z": 1}, "grid_size": {"x": 1000, "y": 2, "z": 1}}
-    return record(at, lasts, correlation, 9, 2, dispatch_info=told | info, stream_id={"handle": stream})
+def dispatch(
+    at: int, lasts: int, correlation: int, kernel: int = 8, stream: int = 5, **info: Any
+) -> Record:
+    told = {
+        "agent_id": {"handle": 702},
+        "queue_id": {"handle": 1},
+        "kernel_id": kernel,
+        "dispatch_id": correlation,
+    }
+    told |= {
+        "group_segment_size": 64,
+        "workgroup_size": {"x": 256, "y": 1, "z": 1},
+        "grid_size": {"x": 1000, "y": 2, "z": 1},
+    }
+    return record(
+        at, lasts, correlation, 9, 2, dispatch_info=told | info, stream_id={"handle": stream}
+    )
 
 
-def v3(records: dict[str, list[Record]], *, callback: list[Record] | None = None, pid: int = 908, **more: Any) -> Record:
+def v3(
+    records: dict[str, list[Record]],
+    *,
+    callback: list[Record] | None = None,
+    pid: int = 908,
+    **more: Any,
+) -> Record:
     return {
-        "metadata": {"pid": pid, "init_time": 1, "command": ["./run", "--token=secret"], "config": {"output_path": "/home/secret"}},
+        "metadata": {
+            "pid": pid,
+            "init_time": 1,
+            "command": ["./run", "--token=secret"],
+            "config": {"output_path": "/home/secret"},
+        },
         "agents": [
             agent(700, 1, 0),
             agent(702, 2, 0, mem_banks=[{"heap_type": 1, "size_in_bytes": 1 << 38}], cu_count=256),
@@ -95,8 +130,17 @@ def v3(records: dict[str, list[Record]], *, callback: list[Record] | None = None
         },
         "code_objects": [],
         "kernel_symbols": [
-            {"kernel_id": 8, "formatted_kernel_name": "void a::scale<float, 4>(float*, int)", "arch_vgpr_count": 16, "accum_vgpr_count": 8},
-            {"kernel_id": 9, "formatted_kernel_name": "__amd_rocclr_copyBuffer", "kernel_name": "__amd_rocclr_copyBuffer.kd"},
+            {
+                "kernel_id": 8,
+                "formatted_kernel_name": "void a::scale<float, 4>(float*, int)",
+                "arch_vgpr_count": 16,
+                "accum_vgpr_count": 8,
+            },
+            {
+                "kernel_id": 9,
+                "formatted_kernel_name": "__amd_rocclr_copyBuffer",
+                "kernel_name": "__amd_rocclr_copyBuffer.kd",
+            },
         ],
         "host_functions": [{"size": 1}],
         "callback_records": {"counter_collection": callback or []},
@@ -111,7 +155,9 @@ def turns(count: int = 3) -> dict[str, list[Record]]:
         at = 1000 + 100_000 * k
         ends = {"src_agent_id": {"handle": 700}, "dst_agent_id": {"handle": 702}}
         out["hip_api"].append(record(at, 6000, 2 * k + 1, HIP, 1))
-        out["memory_copy"].append(record(at + 9000, 4000, 2 * k + 1, COPY, 2, bytes=4096, stream_id={"handle": 5}, **ends))
+        out["memory_copy"].append(
+            record(at + 9000, 4000, 2 * k + 1, COPY, 2, bytes=4096, stream_id={"handle": 5}, **ends)
+        )
         out["hip_api"].append(record(at + 30_000, 5000, 2 * k + 2, HIP, 2))
         out["kernel_dispatch"].append(dispatch(at + 40_000, 20_000, 2 * k + 2))
     return out
@@ -122,14 +168,40 @@ def turns(count: int = 3) -> dict[str, list[Record]]:
 V1 = {
     "rocTX": "BeginNs, EndNs, pid, tid, Name, Index_",
     "HIP": "BeginNs, EndNs, pid, tid, Name, args, Index_, Data, DurationNs",
-    "OPS": 'BeginNs, EndNs, "dev-id", "queue-id", Name, pid, tid, Index_, "proc-id", Data, DurationNs',
+    "OPS": (
+        'BeginNs, EndNs, "dev-id", "queue-id", Name, pid, tid, Index_, "proc-id", Data, DurationNs'
+    ),
 }
 HIP_ROWS = [
-    (START + 1000, START + 9000, 2, 910, "hipMemcpy", "( dst(0x1500) src(0x7f00) sizeBytes(4096) kind(1))", 1),
-    (START + 20_000, START + 25_000, 2, 910, "hipLaunchKernel", "( kernel(scale(float*)) stream(1))", 2),
+    (
+        START + 1000,
+        START + 9000,
+        2,
+        910,
+        "hipMemcpy",
+        "( dst(0x1500) src(0x7f00) sizeBytes(4096) kind(1))",
+        1,
+    ),
+    (
+        START + 20_000,
+        START + 25_000,
+        2,
+        910,
+        "hipLaunchKernel",
+        "( kernel(scale(float*)) stream(1))",
+        2,
+    ),
     (START + 60_000, START + 61_000, 2, 910, "hipMalloc", "( ptr(0x1500) size(8192))", 3),
     (START + 62_000, START + 63_000, 2, 910, "hipFree", "( ptr(0x1500))", 4),
-    (START + 64_000, START + 70_000, 2, 910, "hipMemset", "( dst(0x1500) value(0) sizeBytes(20))", 5),
+    (
+        START + 64_000,
+        START + 70_000,
+        2,
+        910,
+        "hipMemset",
+        "( dst(0x1500) value(0) sizeBytes(20))",
+        5,
+    ),
 ]
 
 
@@ -137,40 +209,108 @@ def v1_database(path: Path) -> None:
     tables = V1 | {"COPY": V1["OPS"]}
     with closing(sqlite3.connect(path)) as db, db:
         for table, columns in tables.items():
-            db.execute(f"CREATE TABLE {table} ({columns.replace('Index_', chr(34) + 'Index' + chr(34))})")
+            db.execute(
+                f"CREATE TABLE {table} ({columns.replace('Index_', chr(34) + 'Index' + chr(34))})"
+            )
         db.executemany("INSERT INTO HIP VALUES (?, ?, ?, ?, ?, ?, ?, '', 0)", HIP_ROWS)
-        db.execute("INSERT INTO OPS VALUES (?, ?, 1, 0, 'scale(float*)', 7, 3, 2, 909, '', 0)", (START + 30_000, START + 50_000))
-        db.execute("INSERT INTO OPS VALUES (?, ?, 1, 0, 'Unknown command type', 7, 3, 2, 909, '', 0)", (START + 50_000, START + 50_000))
-        db.execute("INSERT INTO COPY VALUES (?, ?, 1, 0, 'CopyHostToDevice', 1, 3, 1, 909, '', 0)", (START + 3000, START + 8000))
+        db.execute(
+            "INSERT INTO OPS VALUES (?, ?, 1, 0, 'scale(float*)', 7, 3, 2, 909, '', 0)",
+            (START + 30_000, START + 50_000),
+        )
+        db.execute(
+            "INSERT INTO OPS VALUES (?, ?, 1, 0, 'Unknown command type', 7, 3, 2, 909, '', 0)",
+            (START + 50_000, START + 50_000),
+        )
+        db.execute(
+            "INSERT INTO COPY VALUES (?, ?, 1, 0, 'CopyHostToDevice', 1, 3, 1, 909, '', 0)",
+            (START + 3000, START + 8000),
+        )
         for at in (65_000, 67_000):
-            db.execute("INSERT INTO COPY VALUES (?, ?, 1, 0, 'FillBuffer', 1, 3, 5, 909, '', 0)", (START + at, START + at + 1000))
-        db.execute("INSERT INTO rocTX VALUES (?, ?, 0, 910, '\"step\"', 0)", (START + 500, START + 80_000))
-        db.execute("INSERT INTO rocTX VALUES (?, ?, 0, 910, '\"mark\"', 1)", (START + 600, START + 601))
+            db.execute(
+                "INSERT INTO COPY VALUES (?, ?, 1, 0, 'FillBuffer', 1, 3, 5, 909, '', 0)",
+                (START + at, START + at + 1000),
+            )
+        db.execute(
+            "INSERT INTO rocTX VALUES (?, ?, 0, 910, '\"step\"', 0)", (START + 500, START + 80_000)
+        )
+        db.execute(
+            "INSERT INTO rocTX VALUES (?, ?, 0, 910, '\"mark\"', 1)", (START + 600, START + 601)
+        )
     db.close()
 
 
 def v1_json() -> str:
-    """The same run as rocprof's JSON: every value a text, calls and work joined by arrows in microseconds."""
+    """The same run as rocprof's JSON: every value a text, calls and work joined by arrows in
+    microseconds.
+    """
     lanes = {0: "Markers and Ranges", 2: "CPU HIP API", 1: "COPY", 7: "GPU1"}
-    out: list[Any] = [{}, *({"ph": "M", "pid": n, "name": "process_name", "args": {"name": w}} for n, w in lanes.items())]
+    out: list[Any] = [
+        {},
+        *(
+            {"ph": "M", "pid": n, "name": "process_name", "args": {"name": w}}
+            for n, w in lanes.items()
+        ),
+    ]
 
     def event(lane: int, tid: int, begin: int, end: int, name: str, **more: Any) -> None:
-        args = {"BeginNs": str(begin), "EndNs": str(end), "pid": str(lane), "tid": str(tid), "Name": name, **more}
+        args = {
+            "BeginNs": str(begin),
+            "EndNs": str(end),
+            "pid": str(lane),
+            "tid": str(tid),
+            "Name": name,
+            **more,
+        }
         times = {"ts": str((begin - START) // 1000), "dur": str((end - begin) // 1000)}
-        out.append({"ph": "X", "name": name, "pid": str(lane), "tid": str(tid), **times, "args": args})
+        out.append(
+            {"ph": "X", "name": name, "pid": str(lane), "tid": str(tid), **times, "args": args}
+        )
 
     for begin, end, lane, tid, name, args, _ in HIP_ROWS:
         event(lane, tid, begin, end, name, args=args)
     where = {"dev-id": "1", "queue-id": "0", "proc-id": "909"}
-    works = ((7, 30_000, 50_000, "scale(float*)"), (7, 50_000, 50_000, "Unknown command type"), (1, 3000, 8000, "CopyHostToDevice"))
-    for lane, begin, end, name in (*works, (1, 65_000, 66_000, "FillBuffer"), (1, 67_000, 68_000, "FillBuffer")):
+    works = (
+        (7, 30_000, 50_000, "scale(float*)"),
+        (7, 50_000, 50_000, "Unknown command type"),
+        (1, 3000, 8000, "CopyHostToDevice"),
+    )
+    for lane, begin, end, name in (
+        *works,
+        (1, 65_000, 66_000, "FillBuffer"),
+        (1, 67_000, 68_000, "FillBuffer"),
+    ):
         event(lane, 3, START + begin, START + end, name, **where)
     event(0, 910, START + 500, START + 80_000, "step")
     event(0, 910, START + 600, START + 601, "mark")
     for number, (tail, lane, head) in enumerate(((3, 1, 3), (22, 7, 30), (67, 1, 67))):
-        out.append({"ts": tail, "ph": "s", "cat": "DataFlow", "id": number, "pid": 2, "tid": 910, "name": "dep"})
-        out.append({"ts": head, "ph": "t", "cat": "DataFlow", "id": number, "pid": lane, "tid": 3, "name": "dep"})
-    about = {"CMD": "./run --token=secret", "Agent1.DeviceType": "CPU", "Agent2.Name": "gfx906", "Agent2.DeviceType": "GPU"}
+        out.append(
+            {
+                "ts": tail,
+                "ph": "s",
+                "cat": "DataFlow",
+                "id": number,
+                "pid": 2,
+                "tid": 910,
+                "name": "dep",
+            }
+        )
+        out.append(
+            {
+                "ts": head,
+                "ph": "t",
+                "cat": "DataFlow",
+                "id": number,
+                "pid": lane,
+                "tid": 3,
+                "name": "dep",
+            }
+        )
+    about = {
+        "CMD": "./run --token=secret",
+        "Agent1.DeviceType": "CPU",
+        "Agent2.Name": "gfx906",
+        "Agent2.DeviceType": "GPU",
+    }
     about |= {"Agent2.PoolInfo.Pool1.Size": "33538048(0x1ffc000)KB", "Agent2.ComputeUnit": "64"}
     return json.dumps({"traceEvents": out, "otherData": about})
 

@@ -47,7 +47,9 @@ def distance(seen: Run, mode: Mode = "link") -> Distance | None:
 
 
 def one_after_another(n: int, direction: int, size: int = 8) -> Profile:
-    """A run of `n` blocking copies, nothing else: 3 us to begin, 2 us to copy, 1.5 us to return, 5 us between."""
+    """A run of `n` blocking copies, nothing else: 3 us to begin, 2 us to copy, 1.5 us to return, 5
+    us between.
+    """
     calls: list[Row] = []
     copies: list[Row] = []
     for i in range(n):
@@ -58,11 +60,16 @@ def one_after_another(n: int, direction: int, size: int = 8) -> Profile:
 
 
 def launch_and_wait(n: int) -> Profile:
-    """`n` times a launch of 2 us, 1 us of host work and a wait that returns 3 us after a kernel of 20 us, begun 6 us after the call."""
+    """`n` times a launch of 2 us, 1 us of host work and a wait that returns 3 us after a kernel of
+    20 us, begun 6 us after the call.
+    """
     calls: list[Row] = []
     kernels: list[Row] = []
     for i in range(n):
         t = 1_000 + 40_000 * i
-        calls += [call(t, t + 2_000, 2 * i + 1), call(t + 3_000, t + 29_000, 2 * i + 2, "cudaDeviceSynchronize")]
+        calls += [
+            call(t, t + 2_000, 2 * i + 1),
+            call(t + 3_000, t + 29_000, 2 * i + 2, "cudaDeviceSynchronize"),
+        ]
         kernels.append(on_device(t + 6_000, t + 26_000, 2 * i + 1))
     return profile_of(api=calls, kernels=kernels)

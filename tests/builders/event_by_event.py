@@ -1,7 +1,9 @@
-"""Two replays in plain Python that share nothing with the native one, neither its order of work nor its arithmetic.
+"""Two replays in plain Python that share nothing with the native one, neither its order of work nor
+its arithmetic.
 
-`replayed` lets the instants happen one after the other on a clock; `pieces` keeps, for every instant, all straight lines that
-can decide it.  Both are exact where they are given whole numbers or fractions.
+`replayed` lets the instants happen one after the other on a clock; `pieces` keeps, for every
+instant, all straight lines that can decide it.  Both are exact where they are given whole numbers
+or fractions.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from graphs import Edge, Instants, Number
 
 
 def replayed(graph: Instants, values: Sequence[Number]) -> list[Number]:
-    """When every instant happens [ns]: edges under way wait in a queue by their time of arrival, the clock only moves forward.
+    """When every instant happens [ns]: edges under way wait in a queue by their time of arrival,
+    the clock only moves forward.
 
-    An instant with edges happens its residual after the last of them has arrived; an instant without, its residual after 0.
+    An instant with edges happens its residual after the last of them has arrived; an instant
+    without, its residual after 0.
 
     Raises
     ------
@@ -31,7 +35,9 @@ def replayed(graph: Instants, values: Sequence[Number]) -> list[Number]:
         missing[edge.target] += 1
     happened: list[Number | None] = [None] * len(graph)
     # (time, order of entry, instant, whether it happens now or an edge arrives at it)
-    queue: list[tuple[Number, int, int, bool]] = [(r, i, i, True) for i, r in enumerate(graph.residual_ns) if not missing[i]]
+    queue: list[tuple[Number, int, int, bool]] = [
+        (r, i, i, True) for i, r in enumerate(graph.residual_ns) if not missing[i]
+    ]
     heapq.heapify(queue)
     entered = len(graph)
     while queue:
@@ -66,20 +72,32 @@ Line = tuple[Fraction, Fraction]
 """Slope [ns a unit] and value at 0 [ns]."""
 
 
-def pieces(graph: Instants, at: Sequence[Number], direction: Sequence[Number], first: Number, last: Number) -> list[Piece]:
-    """The run time along ``at + x * direction``, x from `first` to `last`, as its straight pieces from left to right.
+def pieces(
+    graph: Instants, at: Sequence[Number], direction: Sequence[Number], first: Number, last: Number
+) -> list[Piece]:
+    """The run time along ``at + x * direction``, x from `first` to `last`, as its straight pieces
+    from left to right.
 
-    Every instant is the upper envelope of lines: those of what it waits for, shifted; nothing is ever evaluated.
+    Every instant is the upper envelope of lines: those of what it waits for, shifted; nothing is
+    ever evaluated.
     """
     begin, end = Fraction(first), Fraction(last)
     lines: dict[int, list[Line]] = {}
     for instant in _in_order(graph):
-        reached = [] if any(e.target == instant for e in graph.edges) else [(Fraction(0), Fraction(0))]
+        reached = (
+            [] if any(e.target == instant for e in graph.edges) else [(Fraction(0), Fraction(0))]
+        )
         for edge in (e for e in graph.edges if e.target == instant):
             slope = sum((Fraction(a) * Fraction(direction[p]) for p, a in edge.terms), Fraction(0))
             lag = Fraction(edge.lag([Fraction(v) for v in at]))
-            reached += [(m + s, c + b) for m, c in lines[edge.source] for s, b in ((slope, lag), (Fraction(0), Fraction(0)))]
-        lines[instant] = _upper([(m, c + graph.residual_ns[instant]) for m, c in reached], begin, end)
+            reached += [
+                (m + s, c + b)
+                for m, c in lines[edge.source]
+                for s, b in ((slope, lag), (Fraction(0), Fraction(0)))
+            ]
+        lines[instant] = _upper(
+            [(m, c + graph.residual_ns[instant]) for m, c in reached], begin, end
+        )
     hull = _upper([line for found in lines.values() for line in found], begin, end)
     knots = [begin, *(_crossing(a, b) for a, b in pairwise(hull)), end]
     return [Piece(a, b, m * a + c, m) for (m, c), a, b in zip(hull, knots, knots[1:], strict=False)]
@@ -90,7 +108,9 @@ def _in_order(graph: Instants) -> list[int]:
     done: list[int] = []
     left = set(range(len(graph)))
     while left:
-        free = sorted(v for v in left if not any(e.target == v and e.source in left for e in graph.edges))
+        free = sorted(
+            v for v in left if not any(e.target == v and e.source in left for e in graph.edges)
+        )
         done += free
         left -= set(free)
     return done
@@ -101,7 +121,9 @@ def _crossing(a: Line, b: Line) -> Fraction:
 
 
 def _upper(lines: list[Line], begin: Fraction, end: Fraction) -> list[Line]:
-    """Those of the lines that are alone on top somewhere inside ``(begin, end)``, by slope; one if the range is a point."""
+    """Those of the lines that are alone on top somewhere inside ``(begin, end)``, by slope; one if
+    the range is a point.
+    """
     best: dict[Fraction, Fraction] = {}
     for m, c in lines:
         best[m] = max(c, best.get(m, c))

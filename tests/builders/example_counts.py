@@ -1,7 +1,8 @@
 """How many examples a property test draws.
 
-They are the same in every run, so that most of what they can tell is told by the first of them.  A third of what a test asks for is drawn,
-but no fewer than ten; all of them with ``TURNBUCKLE_EXAMPLES=all``, which ``make fuzz`` sets.
+They are the same in every run, so that most of what they can tell is told by the first of them.  A
+third of what a test asks for is drawn, but no fewer than ten; all of them with
+``TURNBUCKLE_EXAMPLES=all``, which ``make fuzz`` sets.
 """
 
 from __future__ import annotations

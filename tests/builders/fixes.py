@@ -1,4 +1,6 @@
-"""What an error tells its user to do: which fixes name an option or a command, and what one that was printed says."""
+"""What an error tells its user to do: which fixes name an option or a command, and what one that
+was printed says.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ _OPTIONS: Final = re.compile(rf"(?<![\w-])--[a-z][\w-]*{_VALUE}(?: --[a-z][\w-]*
 class Row(NamedTuple):
     """A case of an error, a command line that is refused with it, and the same with the fix.
 
-    Commands are separated by `` ; ``; ``FIX`` stands for options that the printed fix names, as it prints them, one after the other.
-    A case ``computed`` is one whose fix is no text of the register.
+    Commands are separated by `` ; ``; ``FIX`` stands for options that the printed fix names, as it
+    prints them, one after the other. A case ``computed`` is one whose fix is no text of the
+    register.
     """
 
     name: str
@@ -64,7 +67,9 @@ def printed(err: str, name: str) -> str:
 
 
 def with_fix(line: str, fix: str) -> list[str]:
-    """Return a command line with what a fix names in place of ``FIX``: its first options, and each other value of the first of them."""
+    """Return a command line with what a fix names in place of ``FIX``: its first options, and each
+    other value of the first of them.
+    """
     if "FIX" not in shlex.split(line):
         return [line]
     first, *others = (found[0] for found in _OPTIONS.finditer(fix))

@@ -20,7 +20,13 @@ _DEVICE_ROW = {"process": PROCESS, "device": 0, "context": 1, "stream": 7}
 _USUAL: dict[str, dict[str, Any]] = {
     "api": {"process": PROCESS, "thread": THREAD, "name": 0, "result": 0, "level": 0},
     "kernels": {**_DEVICE_ROW, "name": 0},
-    "copies": {**_DEVICE_ROW, "size_bytes": 4096, "direction": 1, "source_memory": 2, "target_memory": 3},
+    "copies": {
+        **_DEVICE_ROW,
+        "size_bytes": 4096,
+        "direction": 1,
+        "source_memory": 2,
+        "target_memory": 3,
+    },
     "memsets": {**_DEVICE_ROW, "size_bytes": 64, "memory": 3},
     "graphs": _DEVICE_ROW,
     "mpi": {"thread": THREAD, "kind": 0},
@@ -39,7 +45,10 @@ def tables(**rows: list[dict[str, Any]]) -> dict[str, pl.DataFrame]:
     """
     unknown = set(rows) - set(schema_tables())
     assert not unknown, unknown
-    return {name: frame(name, rows[name]) if rows.get(name) else _empty(name) for name in schema_tables()}
+    return {
+        name: frame(name, rows[name]) if rows.get(name) else _empty(name)
+        for name in schema_tables()
+    }
 
 
 @cache
@@ -48,7 +57,9 @@ def _empty(name: str) -> pl.DataFrame:
 
 
 def frame(name: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """One table of the schema; columns that a row does not name take the usual value or are missing."""
+    """One table of the schema; columns that a row does not name take the usual value or are
+    missing.
+    """
     columns = schema_tables()[name]
     strange = {key for row in rows for key in row} - {c.name for c in columns}
     assert not strange, (name, strange)
@@ -61,6 +72,17 @@ def frame(name: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 def launched(count: int, gap_ns: int = 10_000, **kernel: Any) -> dict[str, list[dict[str, Any]]]:
     """Rows of a plain run: `count` launches, each with its kernel."""
-    api = [{"start_ns": 1_000 + i * gap_ns, "end_ns": 3_000 + i * gap_ns, "correlation": i + 1} for i in range(count)]
-    kernels = [{"start_ns": 5_000 + i * gap_ns, "end_ns": 9_000 + i * gap_ns, "correlation": i + 1, **kernel} for i in range(count)]
+    api = [
+        {"start_ns": 1_000 + i * gap_ns, "end_ns": 3_000 + i * gap_ns, "correlation": i + 1}
+        for i in range(count)
+    ]
+    kernels = [
+        {
+            "start_ns": 5_000 + i * gap_ns,
+            "end_ns": 9_000 + i * gap_ns,
+            "correlation": i + 1,
+            **kernel,
+        }
+        for i in range(count)
+    ]
     return {"api": api, "kernels": kernels}

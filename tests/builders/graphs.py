@@ -1,6 +1,7 @@
 """Graphs of instants made up by hypothesis, or taken from a run, in the terms of the native replay.
 
-Numbers are whole nanoseconds and values are quarters, so that float64 adds them without rounding and equal means equal.
+Numbers are whole nanoseconds and values are quarters, so that float64 adds them without rounding
+and equal means equal.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ NOTHING = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Edge:
-    """`target` waits for `source`, then for ``lag_ns`` plus each term's amount [ns a unit] times its parameter; never for less than 0."""
+    """`target` waits for `source`, then for ``lag_ns`` plus each term's amount [ns a unit] times
+    its parameter; never for less than 0.
+    """
 
     source: int
     target: int
@@ -35,12 +38,16 @@ class Edge:
 
     def lag(self, values: Sequence[Number]) -> Number:
         """Lag under the values of all parameters [ns], before it is held at zero."""
-        return self.lag_ns + sum((amount * values[parameter] for parameter, amount in self.terms), 0)
+        return self.lag_ns + sum(
+            (amount * values[parameter] for parameter, amount in self.terms), 0
+        )
 
 
 @dataclass(frozen=True)
 class Bent:
-    """A run time along a line: places of the knots, run time at each [ns], slope after each but the last [ns], error left [ns]."""
+    """A run time along a line: places of the knots, run time at each [ns], slope after each but the
+    last [ns], error left [ns].
+    """
 
     knots: Float
     values_ns: Float
@@ -50,7 +57,9 @@ class Bent:
 
 @dataclass(frozen=True)
 class Instants:
-    """A graph: the residual of every instant [ns], the edges, how many parameters their terms may name."""
+    """A graph: the residual of every instant [ns], the edges, how many parameters their terms may
+    name.
+    """
 
     residual_ns: tuple[int, ...]
     edges: tuple[Edge, ...]
@@ -87,21 +96,39 @@ class Instants:
 
     def path(self, values: Sequence[Number]) -> list[Edge]:
         """The critical path by the code under test, last edge first."""
-        return [self.edges[i] for i in np.frombuffer(self.native.replayed(scenario(values))[1], dtype=np.uint32)]
+        return [
+            self.edges[i]
+            for i in np.frombuffer(self.native.replayed(scenario(values))[1], dtype=np.uint32)
+        ]
 
     def last_ns(self, *rows: Sequence[Number]) -> Float:
         """Run time of each row of values by the code under test."""
-        many = np.ascontiguousarray([[float(x) for x in row] for row in rows], dtype=np.float64).reshape(len(rows), self.parameters)
+        many = np.ascontiguousarray(
+            [[float(x) for x in row] for row in rows], dtype=np.float64
+        ).reshape(len(rows), self.parameters)
         return np.frombuffer(self.native.last(many, threads=2), dtype=np.float64)
 
     def slopes_ns(self, at: Sequence[Number], *directions: Sequence[Number]) -> Float:
-        """Rows of run time, left and right derivative [ns], one a direction, by the code under test."""
+        """Rows of run time, left and right derivative [ns], one a direction, by the code under
+        test.
+        """
         rows = np.array([[float(x) for x in row] for row in directions], dtype=np.float64)
-        return np.frombuffer(self.native.slopes(scenario(at), rows, threads=2), dtype=np.float64).reshape(-1, 3)
+        return np.frombuffer(
+            self.native.slopes(scenario(at), rows, threads=2), dtype=np.float64
+        ).reshape(-1, 3)
 
-    def line_ns(self, at: Sequence[Number], direction: Sequence[Number], first: float, last: float, limit: int = 10_000) -> Bent:
+    def line_ns(
+        self,
+        at: Sequence[Number],
+        direction: Sequence[Number],
+        first: float,
+        last: float,
+        limit: int = 10_000,
+    ) -> Bent:
         """The run time at ``at + s * direction`` by the code under test."""
-        found = self.native.line(scenario(at), scenario(direction), first, last, limit=limit, threads=2)
+        found = self.native.line(
+            scenario(at), scenario(direction), first, last, limit=limit, threads=2
+        )
         knots, values, slopes = (np.frombuffer(part, dtype=np.float64) for part in found[:3])
         return Bent(knots, values, slopes, found[3])
 
@@ -116,7 +143,8 @@ def scenario(values: Sequence[Number]) -> Float:
 
 
 PARAMETERS = 3
-lags = st.sampled_from([0, 1, 5, 10]) | st.integers(0, 40) | st.integers(0, 2_000)  # ties are the interesting part
+# ties are the interesting part
+lags = st.sampled_from([0, 1, 5, 10]) | st.integers(0, 40) | st.integers(0, 2_000)
 
 
 def quarters(least: int, most: int) -> st.SearchStrategy[float]:
@@ -137,15 +165,25 @@ either_way = st.integers(-3, 3)
 
 @st.composite
 def graphs(draw: st.DrawFn, most: int = 12, amounts: st.SearchStrategy[int] = longer) -> Instants:
-    """Graphs without cycles, of several ends, several starts and parallel edges, numbered in no order."""
+    """Graphs without cycles, of several ends, several starts and parallel edges, numbered in no
+    order.
+    """
     count = draw(st.just(most) | st.integers(1, most))
     place = draw(st.permutations(range(count)))
-    residual = draw(st.lists(st.sampled_from([0, 0, 0, 1, 7]) | lags, min_size=count, max_size=count))
+    residual = draw(
+        st.lists(st.sampled_from([0, 0, 0, 1, 7]) | lags, min_size=count, max_size=count)
+    )
     term = st.tuples(st.integers(0, PARAMETERS - 1), amounts)
-    edge = st.tuples(st.integers(0, 3), st.integers(0, most), lags, st.lists(term, min_size=1, max_size=2) | st.lists(term, max_size=1))
+    edge = st.tuples(
+        st.integers(0, 3),
+        st.integers(0, most),
+        lags,
+        st.lists(term, min_size=1, max_size=2) | st.lists(term, max_size=1),
+    )
     edges = []
     for v in range(1, count):
-        # most instants wait for a few of those just before: long paths that tie are where a replay goes wrong
+        # most instants wait for a few of those just before: long paths that tie are where a replay
+        # goes wrong
         for near, far, lag, terms in draw(st.lists(edge, min_size=min(v % 4, 1), max_size=3)):
             u = max(v - 1 - near, 0) if near < 3 else far % v
             edges.append(Edge(place[u], place[v], lag, tuple(terms)))
@@ -153,14 +191,29 @@ def graphs(draw: st.DrawFn, most: int = 12, amounts: st.SearchStrategy[int] = lo
     return Instants(tuple(residual), tuple(edges), PARAMETERS)
 
 
-_LAW = {"host": "share", "call": "share", "run": "share", "deliver": "ns", "sync": "ns", "queue": "ns"}
+_LAW = {
+    "host": "share",
+    "call": "share",
+    "run": "share",
+    "deliver": "ns",
+    "sync": "ns",
+    "queue": "ns",
+}
 
 
 def of_run(graph: Graph) -> Instants:
-    """A run's graph with one parameter an edge kind: a share of the lag for what takes its time, nanoseconds for the others."""
+    """A run's graph with one parameter an edge kind: a share of the lag for what takes its time,
+    nanoseconds for the others.
+    """
     law = [_LAW.get(word) for word in EDGES]
     edges = tuple(
         Edge(u, v, lag, ((kind, lag if law[kind] == "share" else 1),) if law[kind] else ())
-        for u, v, lag, kind in zip(graph.source.tolist(), graph.target.tolist(), graph.lag_ns.tolist(), graph.kind.tolist(), strict=True)
+        for u, v, lag, kind in zip(
+            graph.source.tolist(),
+            graph.target.tolist(),
+            graph.lag_ns.tolist(),
+            graph.kind.tolist(),
+            strict=True,
+        )
     )
     return Instants(tuple(graph.residual_ns.tolist()), edges, len(EDGES))

@@ -1,4 +1,6 @@
-"""What a recording may hold that must not come out of it as it is, and how a command is run and read."""
+"""What a recording may hold that must not come out of it as it is, and how a command is run and
+read.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,21 @@ from typing import Any
 
 SAMPLE = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"))
 
-#: What the process environment and command line of a recording may hold; none of it may enter any output.
-SECRETS = ("hunter2", "SECRET_TOKEN", "nodeofsecrets17", "alice-the-user", "--password=swordfish", "/home/alice-the-user/run.sh")
+#: What the process environment and command line of a recording may hold; none of it may enter any
+#: output.
+SECRETS = (
+    "hunter2",
+    "SECRET_TOKEN",
+    "nodeofsecrets17",
+    "alice-the-user",
+    "--password=swordfish",
+    "/home/alice-the-user/run.sh",
+)
 #: Escape sequences, markup, direction marks and length, as a kernel name may have them.
-EVIL = "\x1b[31mRED\x1b[0m\x07\x9b1m\u202e [red]markup[/red] [/] </script><img src=x onerror=alert(1)>\r\n" + "x" * 5_000
+EVIL = (
+    "\x1b[31mRED\x1b[0m\x07\x9b1m\u202e [red]markup[/red] [/] </script><img src=x "
+    "onerror=alert(1)>\r\n"
+) + "x" * 5_000
 
 
 @dataclass(frozen=True)
@@ -40,7 +53,11 @@ ALL = (
     ["doctor", "{file}"],
     *(
         [verb, "{file}", *more, "--format", form]
-        for verb, more in (("inspect", ()), ("project", ("--on", "nvlink-c2c", *FEW)), ("doctor", ()))
+        for verb, more in (
+            ("inspect", ()),
+            ("project", ("--on", "nvlink-c2c", *FEW)),
+            ("doctor", ()),
+        )
         for form in ("json", "csv")
     ),
     ["inspect", "{file}", "--minus", "{file}"],
@@ -75,10 +92,24 @@ print(json.dumps(answers))
 """
 
 
-def all_of(lines: Sequence[Sequence[str]], start: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None) -> list[Ran]:
-    """Answer command lines one after the other in a process of their own, which begins with `start`."""
+def all_of(
+    lines: Sequence[Sequence[str]],
+    start: str = "",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> list[Ran]:
+    """Answer command lines one after the other in a process of their own, which begins with
+    `start`.
+    """
     command = [sys.executable, "-c", start + ANSWERED, json.dumps(lines)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **(env or {})}, cwd=cwd)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+    )
     return [Ran(*answer) for answer in json.loads(done.stdout)]
 
 
@@ -86,4 +117,12 @@ def outside(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
     start = [sys.executable, "-c", "from turnbuckle.cli import main; main()", *map(str, words)]
     env = {**os.environ, **more.pop("env", {})}
-    return subprocess.run(start, text=True, env=env, check=False, encoding="utf-8", errors="replace", **{"capture_output": True, **more})
+    return subprocess.run(
+        start,
+        text=True,
+        env=env,
+        check=False,
+        encoding="utf-8",
+        errors="replace",
+        **{"capture_output": True, **more},
+    )

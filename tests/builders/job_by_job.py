@@ -1,4 +1,6 @@
-"""Streams of jobs, and an independent simulation of them: plain Python, every event looked at anew."""
+"""Streams of jobs, and an independent simulation of them: plain Python, every event looked at
+anew.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,13 @@ from turnbuckle.questions.pool.fleet import Fleet
 from turnbuckle.questions.pool.stream import Stream
 
 
-def stream_of(rows: Sequence[tuple[float, float, int, float]], limits: Sequence[float] | None = None) -> Stream:
+def stream_of(
+    rows: Sequence[tuple[float, float, int, float]], limits: Sequence[float] | None = None
+) -> Stream:
     """Return jobs of one part from (arrival, work, cores, GPUs)."""
-    arrival, work, cores, gpus = (np.array([row[k] for row in rows], dtype=np.float64) for k in range(4))
+    arrival, work, cores, gpus = (
+        np.array([row[k] for row in rows], dtype=np.float64) for k in range(4)
+    )
     ones, milli = np.ones(len(rows), dtype=np.int64), 1000
     limit = work if limits is None else np.array(limits, dtype=np.float64)
     zeros = np.zeros(len(rows), dtype=np.int64)
@@ -29,8 +35,14 @@ class _Free:
     pool: list[int]
 
     def best(self, cores: float, gpus: float) -> int | None:
-        """Return the host whose pool has the fewest free GPUs that are enough, then the one with the fewest free cores."""
-        fit = [h for h in range(len(self.cores)) if self.cores[h] >= cores and self.gpus[self.pool[h]] >= gpus]
+        """Return the host whose pool has the fewest free GPUs that are enough, then the one with
+        the fewest free cores.
+        """
+        fit = [
+            h
+            for h in range(len(self.cores))
+            if self.cores[h] >= cores and self.gpus[self.pool[h]] >= gpus
+        ]
         return min(fit, key=lambda h: (self.gpus[self.pool[h]], self.cores[h], h), default=None)
 
     def add(self, host: int, cores: float, gpus: float, sign: int) -> None:
@@ -43,8 +55,13 @@ class _Free:
 
 def started(stream: Stream, fleet: Fleet, *, backfill: bool, slowdown: float = 1.0) -> list[float]:
     """Return when each job of one part and whole GPUs starts [s]; nan where it never does."""
-    free = _Free((fleet.cores / 1000).tolist(), fleet.gpus.astype(float).tolist(), fleet.pool.tolist())
-    need = [(c / 1000, g / 1000) for c, g in zip(stream.cores.tolist(), stream.gpus.tolist(), strict=True)]
+    free = _Free(
+        (fleet.cores / 1000).tolist(), fleet.gpus.astype(float).tolist(), fleet.pool.tolist()
+    )
+    need = [
+        (c / 1000, g / 1000)
+        for c, g in zip(stream.cores.tolist(), stream.gpus.tolist(), strict=True)
+    ]
     start = [math.nan] * len(need)
     never = {k for k, (c, g) in enumerate(need) if free.best(c, g) is None}
     queue: list[int] = []
@@ -61,7 +78,12 @@ def started(stream: Stream, fleet: Fleet, *, backfill: bool, slowdown: float = 1
         return True
 
     while coming or running:
-        now = min([*(float(stream.arrival[k]) for k in coming[:1]), *(end for _, end, _ in running.values())])
+        now = min(
+            [
+                *(float(stream.arrival[k]) for k in coming[:1]),
+                *(end for _, end, _ in running.values()),
+            ]
+        )
         for job in [j for j, (_, end, _) in running.items() if end <= now]:
             free.add(running.pop(job)[0], *need[job], 1)
         while coming and stream.arrival[coming[0]] <= now:
@@ -73,7 +95,9 @@ def started(stream: Stream, fleet: Fleet, *, backfill: bool, slowdown: float = 1
         head = queue[0]
         for job in queue[1:]:
             later, when = free.copy(), math.inf
-            for other, (host, _, expected) in sorted(running.items(), key=lambda item: (item[1][2], item[0])):
+            for other, (host, _, expected) in sorted(
+                running.items(), key=lambda item: (item[1][2], item[0])
+            ):
                 later.add(host, *need[other], 1)
                 if later.best(*need[head]) is not None:
                     when = max(expected, now)

@@ -1,4 +1,6 @@
-"""Tables of the pages in docs/models, and whether a printed cell is a value at the precision it is printed with."""
+"""Tables of the pages in docs/models, and whether a printed cell is a value at the precision it is
+printed with.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def _texts(cell: str) -> list[str]:
 
 
 def agree(cell: str, *values: float | None) -> None:
-    """Hold a printed cell, `0.688x to 0.713x` or `1.6 %`, to values: by two units of its last digit."""
+    """Hold a printed cell, `0.688x to 0.713x` or `1.6 %`, to values: by two units of its last
+    digit.
+    """
     printed = _texts(cell)
     told = [v for v in values if v is not None]
     if len(printed) == 1:

@@ -22,7 +22,12 @@ def verbs() -> Iterator[tuple[str, App]]:
 @cache
 def options() -> dict[str, frozenset[str]]:
     """Return verb -> its options."""
-    return {verb: frozenset(name for option in one.assemble_argument_collection() for name in option.names) for verb, one in verbs()}
+    return {
+        verb: frozenset(
+            name for option in one.assemble_argument_collection() for name in option.names
+        )
+        for verb, one in verbs()
+    }
 
 
 def whole_numbers() -> list[tuple[str, str]]:

@@ -1,4 +1,5 @@
-"""Small programs whose run time follows from the rules of `gpu_by_hand`: what each is, and what holds it up.
+"""Small programs whose run time follows from the rules of `gpu_by_hand`: what each is, and what
+holds it up.
 
 Each takes a device and returns its threads; `MISSING` says which calls of some were not recorded.
 """
@@ -25,7 +26,16 @@ def program(make: Make) -> Make:
     return make
 
 
-def in_turn(gpu: Gpu, count: int, streams: int, share: float, ns: int, step: int = 0, pause: int = 0, **more: Any) -> list[Program]:
+def in_turn(
+    gpu: Gpu,
+    count: int,
+    streams: int,
+    share: float,
+    ns: int,
+    step: int = 0,
+    pause: int = 0,
+    **more: Any,
+) -> list[Program]:
     """Launch to some streams in turn, and wait."""
 
     def go() -> Program:
@@ -39,7 +49,7 @@ def in_turn(gpu: Gpu, count: int, streams: int, share: float, ns: int, step: int
     return [go()]
 
 
-# --- one device, several streams --------------------------------------------------------------------------------------
+# --- one device, several streams ------------------------------------------------------------------
 
 
 @program
@@ -96,7 +106,13 @@ def tails(gpu: Gpu) -> list[Program]:
 
     def go() -> Program:
         thread, at = gpu.thread(1), gpu.at
-        own, tail, tail_begins, over, ends = round(9_000 * at.kernels), round(3_000 * at.kernels), 0, 0, list[int]()
+        own, tail, tail_begins, over, ends = (
+            round(9_000 * at.kernels),
+            round(3_000 * at.kernels),
+            0,
+            0,
+            list[int](),
+        )
         for i in range(16):
             begin, number = gpu.clock.now, thread.numbered()
             yield gpu.clock.timeout(at.call)
@@ -106,7 +122,9 @@ def tails(gpu: Gpu) -> list[Program]:
             tail_begins = over - tail
             ends.append(over)
             size = {"blocks": round(WHOLE * 2.25), "threads": THREADS}
-            gpu.rows["kernels"].append(on_device(start, over, number, stream=7 + i % 2, process=thread.process, **size))
+            gpu.rows["kernels"].append(
+                on_device(start, over, number, stream=7 + i % 2, process=thread.process, **size)
+            )
         begin = gpu.clock.now
         yield gpu.clock.timeout(max(ends[-1] + at.back - begin, at.call))
         thread.called(begin, "cudaDeviceSynchronize")
@@ -143,12 +161,14 @@ def two_processes_with_small_kernels(gpu: Gpu) -> list[Program]:
     return [go(0), go(1)]
 
 
-# --- copies and events ------------------------------------------------------------------------------------------------
+# --- copies and events ----------------------------------------------------------------------------
 
 
 @program
 def pipeline(gpu: Gpu) -> list[Program]:
-    """Copies in, kernels and copies out on three streams, joined by events: the engine that takes longest."""
+    """Copies in, kernels and copies out on three streams, joined by events: the engine that takes
+    longest.
+    """
 
     def go() -> Program:
         thread, outs = gpu.thread(1), []
@@ -165,7 +185,9 @@ def pipeline(gpu: Gpu) -> list[Program]:
 
 @program
 def chain_over_streams(gpu: Gpu) -> list[Program]:
-    """All launched at once, each kernel behind an event of the one before: one delivery, whatever it takes."""
+    """All launched at once, each kernel behind an event of the one before: one delivery, whatever
+    it takes.
+    """
 
     def go() -> Program:
         thread = gpu.thread(1)
@@ -208,12 +230,14 @@ def both_ways_at_once(gpu: Gpu) -> list[Program]:
     return [go()]
 
 
-# --- graphs -----------------------------------------------------------------------------------------------------------
+# --- graphs ---------------------------------------------------------------------------------------
 
 
 @program
 def graph_behind_its_launch(gpu: Gpu) -> list[Program]:
-    """A graph whose nodes run on streams of their own, between kernels of the stream it was launched in."""
+    """A graph whose nodes run on streams of their own, between kernels of the stream it was
+    launched in.
+    """
 
     def go() -> Program:
         thread = gpu.thread(1)
@@ -229,7 +253,9 @@ def graph_behind_its_launch(gpu: Gpu) -> list[Program]:
 
 @program
 def graph_behind_itself(gpu: Gpu) -> list[Program]:
-    """A graph launched again and again: both branches of a launch wait for both of the one before."""
+    """A graph launched again and again: both branches of a launch wait for both of the one
+    before.
+    """
 
     def go() -> Program:
         thread, nodes = gpu.thread(1), list[Any]()
@@ -240,7 +266,7 @@ def graph_behind_itself(gpu: Gpu) -> list[Program]:
     return [go()]
 
 
-# --- threads ----------------------------------------------------------------------------------------------------------
+# --- threads --------------------------------------------------------------------------------------
 
 
 @program
@@ -351,7 +377,7 @@ def threads_on_a_full_device(gpu: Gpu) -> list[Program]:
     return apart(gpu, 2, 1.0)
 
 
-# --- waits that are hidden, calls that are missing --------------------------------------------------------------------
+# --- waits that are hidden, calls that are missing ------------------------------------------------
 
 
 @program
@@ -427,12 +453,17 @@ def cut_at_the_start(gpu: Gpu) -> list[Program]:
 
 @program
 def streams_without_calls(gpu: Gpu) -> list[Program]:
-    """A stream each time anew, none of whose launches was recorded: the wait returns when it has ended."""
+    """A stream each time anew, none of whose launches was recorded: the wait returns when it has
+    ended.
+    """
 
     def go() -> Program:
         thread = gpu.thread(1)
         for i in range(6):
-            works = [(yield from thread.launch(7, 20_000, 0.2)), (yield from thread.launch(8 + i, 25_000, 0.2))]
+            works = [
+                (yield from thread.launch(7, 20_000, 0.2)),
+                (yield from thread.launch(8 + i, 25_000, 0.2)),
+            ]
             yield from thread.wait(*works)
 
     return [go()]

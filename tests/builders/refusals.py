@@ -11,7 +11,9 @@ from turnbuckle.foundation.errors import TurnbuckleError
 
 
 def refused(code: str, ask: Callable[..., Any], *words: Any, **more: Any) -> TurnbuckleError:
-    """Return the error with which ``ask(*words, **more)`` is refused: of this code, which names its class, and of whole lines."""
+    """Return the error with which ``ask(*words, **more)`` is refused: of this code, which names its
+    class, and of whole lines.
+    """
     with pytest.raises(TurnbuckleError) as caught:
         ask(*words, **more)
     error = caught.value

@@ -1,8 +1,10 @@
-"""Regular expressions whose matching time grows faster than the text, found on the pattern itself and without a clock.
+"""Regular expressions whose matching time grows faster than the text, found on the pattern itself
+and without a clock.
 
-A pattern becomes an automaton.  Matching is exponential where one loop reads some word in two ways, and at least quadratic where two
-loops, one behind the other, read the same word, as does the way between them.  An unanchored search is a loop in front of the pattern.
-Neither counts where the match cannot fail any more: backtracking begins with a failure.  Theory: Weber and Seidl, 1991.
+A pattern becomes an automaton.  Matching is exponential where one loop reads some word in two ways,
+and at least quadratic where two loops, one behind the other, read the same word, as does the way
+between them.  An unanchored search is a loop in front of the pattern. Neither counts where the
+match cannot fail any more: backtracking begins with a failure.  Theory: Weber and Seidl, 1991.
 """
 
 from __future__ import annotations
@@ -26,7 +28,17 @@ NEWLINE = 1 << ord("\n")
 WORD = sum(1 << i for i, c in enumerate(CHARACTERS) if re.match(r"\w", c))
 #: A repeat of one character up to this often costs a constant; one of a group is a loop.
 MOST = 255
-METHODS = {"match": 2, "fullmatch": 2, "search": 2, "findall": 2, "finditer": 2, "split": 3, "sub": 4, "subn": 4, "compile": 1}
+METHODS = {
+    "match": 2,
+    "fullmatch": 2,
+    "search": 2,
+    "findall": 2,
+    "finditer": 2,
+    "split": 3,
+    "sub": 4,
+    "subn": 4,
+    "compile": 1,
+}
 _CHARACTERS_OF: dict[tuple[str, int], int] = {}
 
 State = int
@@ -43,15 +55,27 @@ def characters(item: Any, flags: int) -> int:
 
 
 class Automaton:
-    """States read a set of characters, or nothing and lead on to others; some let pass only what a condition allows."""
+    """States read a set of characters, or nothing and lead on to others; some let pass only what a
+    condition allows.
+    """
 
     def __init__(self, pattern: str | bytes, flags: int, method: str) -> None:
-        self.reads, self.after, self.guard = [0, 0], list[list[State]]([[], []]), dict[State, str | int]()
+        self.reads, self.after, self.guard = (
+            [0, 0],
+            list[list[State]]([[], []]),
+            dict[State, str | int](),
+        )
         parsed = _parser.parse(pattern, flags)
-        first = self.sequence(parsed, self.state(0, [ACCEPT], "END") if method == "fullmatch" else ACCEPT, parsed.state.flags)
+        first = self.sequence(
+            parsed,
+            self.state(0, [ACCEPT], "END") if method == "fullmatch" else ACCEPT,
+            parsed.state.flags,
+        )
         if method not in ("match", "fullmatch"):
             first = self.state(0, [first])
-            self.after[first] += [self.state(kind, [first]) for kind in (NEWLINE, WORD, ALL & ~WORD & ~NEWLINE & ~END)]
+            self.after[first] += [
+                self.state(kind, [first]) for kind in (NEWLINE, WORD, ALL & ~WORD & ~NEWLINE & ~END)
+            ]
         self.after[START] = [first]
         self.edges: dict[State, dict[State, int]] = {}
         self.twice: set[tuple[State, State]] = set()
@@ -82,8 +106,14 @@ class Automaton:
             return self.state(0, [self.sequence(branch or [], after, flags) for branch in branches])
         if op.endswith("_REPEAT"):
             return self.repeat(op, *given, after, flags)
-        if op.startswith("ASSERT"):  # what is looked at leads nowhere; what lies behind has one width
-            return self.state(0, [after, self.sequence(given[1], self.state(0, []), flags)] if given[0] > 0 else [after])
+        # what is looked at leads nowhere; what lies behind has one width
+        if op.startswith("ASSERT"):
+            return self.state(
+                0,
+                [after, self.sequence(given[1], self.state(0, []), flags)]
+                if given[0] > 0
+                else [after],
+            )
         if op == "AT":
             word = str(given).removeprefix("AT_").removesuffix("_STRING")
             line = flags & re.MULTILINE and not str(given).endswith("_STRING")
@@ -109,7 +139,9 @@ class Automaton:
         return after
 
     def follow(self, source: State, state: State, label: int, seen: dict[State, int]) -> None:
-        """Set which states may read next behind a state, what they may read then, and which are come to in two ways."""
+        """Set which states may read next behind a state, what they may read then, and which are
+        come to in two ways.
+        """
         if state == ACCEPT or self.reads[state]:
             if label := label & (self.reads[state] or ALL):
                 if self.edges[source].get(state, 0) & label:
@@ -132,14 +164,23 @@ class Automaton:
             return ALL & ~WORD if before and not before & ~WORD else ALL if before & WORD else WORD
         return {"END": END, "LINE_END": NEWLINE | END}.get(guard, ALL)
 
-    def steps(self, states: tuple[State, ...], within: tuple[set[State], ...]) -> Iterator[tuple[State, ...]]:
-        """Yield where several readers of one text come to with the next character, each within its states."""
-        rows = [[(t, label) for t, label in self.edges[s].items() if t in among] for s, among in zip(states, within, strict=True)]
+    def steps(
+        self, states: tuple[State, ...], within: tuple[set[State], ...]
+    ) -> Iterator[tuple[State, ...]]:
+        """Yield where several readers of one text come to with the next character, each within its
+        states.
+        """
+        rows = [
+            [(t, label) for t, label in self.edges[s].items() if t in among]
+            for s, among in zip(states, within, strict=True)
+        ]
         for row in itertools.product(*rows):
             if functools.reduce(int.__and__, (label for _, label in row)):
                 yield tuple(t for t, _ in row)
 
-    def reached(self, begins: Iterable[tuple[State, ...]], *within: set[State]) -> dict[tuple[State, ...], set[tuple[State, ...]]]:
+    def reached(
+        self, begins: Iterable[tuple[State, ...]], *within: set[State]
+    ) -> dict[tuple[State, ...], set[tuple[State, ...]]]:
         """Return what several readers of one text can come to, with where each can be from."""
         out: dict[tuple[State, ...], set[tuple[State, ...]]] = {}
         todo = list(begins)
@@ -160,7 +201,9 @@ class Automaton:
         return out - {ACCEPT}
 
     def growth(self) -> str:
-        """Return how the number of steps grows with the text: ``exponential``, ``polynomial`` or nothing where it is linear."""
+        """Return how the number of steps grows with the text: ``exponential``, ``polynomial`` or
+        nothing where it is linear.
+        """
         ahead = {s: self.ahead(s) for s in self.edges if s not in (START, ACCEPT)}
         fails = {s for s in ahead if self.edges[s].get(ACCEPT, 0) | self.edges[s].get(s, 0) != ALL}
         same = {s: {t for t in ahead[s] & fails if s in ahead[t]} for s in fails if s in ahead[s]}
@@ -188,7 +231,9 @@ def growth(pattern: str | bytes, flags: int = 0, method: str = "search") -> str:
 
 
 class Use(NamedTuple):
-    """A pattern in the sources, as one method uses it; None where it is made while the program runs."""
+    """A pattern in the sources, as one method uses it; None where it is made while the program
+    runs.
+    """
 
     where: str
     line: int
@@ -198,11 +243,17 @@ class Use(NamedTuple):
 
 
 def uses(package: Path) -> Iterator[Use]:
-    """Yield every pattern in the sources with each method that is called on it; where nobody can tell, with the two that cost most."""
+    """Yield every pattern in the sources with each method that is called on it; where nobody can
+    tell, with the two that cost most.
+    """
     for path in sorted(package.rglob("*.py")):
         if "import re\n" not in (text := path.read_text(encoding="utf-8")):
             continue
-        names = vars(importlib.import_module(".".join(path.relative_to(package.parent).with_suffix("").parts)))
+        names = vars(
+            importlib.import_module(
+                ".".join(path.relative_to(package.parent).with_suffix("").parts)
+            )
+        )
         nodes = list(ast.walk(ast.parse(text)))
         attribute = {node.value: node.attr for node in nodes if isinstance(node, ast.Attribute)}
         called: dict[str, set[str]] = defaultdict(set)
@@ -210,25 +261,42 @@ def uses(package: Path) -> Iterator[Use]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 called[node.id].add(attribute.get(node, ""))
         kept = {node.value: node.targets[0] for node in nodes if isinstance(node, ast.Assign)}
-        kept |= {node.value: node.target for node in nodes if isinstance(node, ast.AnnAssign) and node.value}
+        kept |= {
+            node.value: node.target
+            for node in nodes
+            if isinstance(node, ast.AnnAssign) and node.value
+        }
         for call in (node for node in nodes if isinstance(node, ast.Call)):
             module, _, method = ast.unparse(call.func).rpartition(".")
             if module != "re" or method not in METHODS:
                 continue
-            flags = [*call.args[METHODS[method] :], *(k.value for k in call.keywords if k.arg == "flags")]
+            flags = [
+                *call.args[METHODS[method] :],
+                *(k.value for k in call.keywords if k.arg == "flags"),
+            ]
             methods = {attribute.get(call, method)}
             if methods == {"compile"}:
                 name = getattr(kept.get(call), "id", "")
                 methods = (
-                    called[name] if name.startswith("_") and called[name] and called[name] < METHODS.keys() else {"search", "fullmatch"}
+                    called[name]
+                    if name.startswith("_") and called[name] and called[name] < METHODS.keys()
+                    else {"search", "fullmatch"}
                 )
             for each in sorted(methods):
                 where = path.relative_to(package).as_posix()
-                yield Use(where, call.lineno, value(call.args[0], names), int(value(flags[0], names)) if flags else 0, each)
+                yield Use(
+                    where,
+                    call.lineno,
+                    value(call.args[0], names),
+                    int(value(flags[0], names)) if flags else 0,
+                    each,
+                )
 
 
 def value(expression: ast.expr, names: dict[str, Any]) -> Any:
-    """Return what an expression is worth in its module; what a function puts into a text stands as an x, without a text there is None."""
+    """Return what an expression is worth in its module; what a function puts into a text stands as
+    an x, without a text there is None.
+    """
     if isinstance(expression, ast.JoinedStr):
         return "".join(str(value(part, names) or "x") for part in expression.values)
     expression = expression.value if isinstance(expression, ast.FormattedValue) else expression

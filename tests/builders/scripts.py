@@ -13,8 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def script(path: str) -> ModuleType:
-    """Return the program at `path`, from the root of the project, as a module named after all of its path."""
-    spec = importlib.util.spec_from_file_location(path.removesuffix(".py").replace("/", "_"), ROOT / path)
+    """Return the program at `path`, from the root of the project, as a module named after all of
+    its path.
+    """
+    spec = importlib.util.spec_from_file_location(
+        path.removesuffix(".py").replace("/", "_"), ROOT / path
+    )
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up

@@ -42,7 +42,9 @@ def noted(path: Path) -> list[str]:
 
 
 def evaluated(held: Held, asked: Asked) -> Mapping[str, Any]:
-    """13 has no answer, 66 ends the worker, 77 is a defect; from 12 on a point takes long while a file ``slow`` is there."""
+    """13 has no answer, 66 ends the worker, 77 is a defect; from 12 on a point takes long while a
+    file ``slow`` is there.
+    """
     held.once("read", lambda: note(held.path, f"read {os.getpid()}"))
     if asked.number >= 12 and held.path.with_name("slow").exists():
         time.sleep(0.2)
@@ -73,5 +75,11 @@ def study_of(folder: Path, recordings: int = 2, **axes: Any) -> Study:
     for name, path in paths.items():
         path.write_text(name)
     return Study(
-        "study", NOTED, paths, {"pause_seconds": 0.0}, (), axes or {"number": list(range(6)), "hop_seconds": [1e-6, 1 / 3]}, folder
+        "study",
+        NOTED,
+        paths,
+        {"pause_seconds": 0.0},
+        (),
+        axes or {"number": list(range(6)), "hop_seconds": [1e-6, 1 / 3]},
+        folder,
     )

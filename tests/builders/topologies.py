@@ -1,4 +1,6 @@
-"""Where the GPUs of a node stand, as each tool prints it; the underlining of nvidia-smi's heading is an escape sequence."""
+"""Where the GPUs of a node stand, as each tool prints it; the underlining of nvidia-smi's heading
+is an escape sequence.
+"""
 
 NVIDIA = """\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
 GPU0\t X \tNV12\tSYS\t0-31,64-95\t0\t\tN/A

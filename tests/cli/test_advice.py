@@ -1,4 +1,6 @@
-"""Advice that can be followed: a verb's options are its own, a recorder's options are told to its users alone."""
+"""Advice that can be followed: a verb's options are its own, a recorder's options are told to its
+users alone.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "turnbuckle"
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 #: Programs of others whose options a text may name, behind their names.
-OTHERS = re.compile(r"\b(nsys|ncu|nvprof|nvbandwidth|rocprof|rocprofv3|rocpd|rocm-smi|lstopo|sacct|smpirun|nvcc|cmake)\b[^;]*$")
+OTHERS = re.compile(
+    r"\b(nsys|ncu|nvprof|nvbandwidth|rocprof|rocprofv3|rocpd|rocm-smi|lstopo|sacct|smpirun|nvcc|cmake)\b[^;]*$"
+)
 #: Verbs that print the fixes of a module which is no verb's own.
 VERBS = {
     "cli/run.py": ("project",),
@@ -90,7 +94,11 @@ def named(text: str) -> Iterator[tuple[str, str]]:
 
 def all_advice() -> dict[str, str]:
     """Every advice there is: of each finding, in words for any recorder and for each."""
-    return {f"{code} {form}": advised([finding(code)], form)[0].advice for code in register() for form in ("", *FORMATS)}
+    return {
+        f"{code} {form}": advised([finding(code)], form)[0].advice
+        for code in register()
+        for form in ("", *FORMATS)
+    }
 
 
 def test_advice_of_findings_names_the_verb_of_an_option() -> None:
@@ -109,21 +117,31 @@ def test_advice_names_the_options_of_the_recorder_at_hand_alone() -> None:
     for word, text in recording_advice().items():
         for form in FORMATS:
             told = recording_advice(form)[word]
-            theirs = {o[1] for o in re.finditer(r"\b(nsys|nvprof|rocprof|rocprofv3)\b[^;,]* --?[a-z]", told)}
+            theirs = {
+                o[1]
+                for o in re.finditer(r"\b(nsys|nvprof|rocprof|rocprofv3)\b[^;,]* --?[a-z]", told)
+            }
             assert told == text or theirs <= programs.get(form, set()), (word, form)
     assert not any("--" in text for word, text in recording_advice().items() if word != "calls")
     for form in ("otf2", "kineto", "dumpi"):
         (unmatched,) = advised([finding("A311")], form)
         assert "nsys" not in unmatched.advice and "--trace" not in unmatched.advice
     assert "nsys profile --trace=cuda,mpi" in advised([finding("A311")], "nsys")[0].advice
-    rows = csv.DictReader((PACKAGE / "foundation" / "schema" / "recorders.csv").read_text(encoding="utf-8").splitlines())
+    rows = csv.DictReader(
+        (PACKAGE / "foundation" / "schema" / "recorders.csv")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     assert {row["format"] for row in rows} - {""} <= set(FORMATS)
 
 
 def texts(node: ast.AST) -> Iterator[tuple[int, str]]:
     """The texts below a node and their lines; what is worked out stands as FILE."""
     if isinstance(node, ast.JoinedStr):
-        yield node.lineno, "".join(str(v.value) if isinstance(v, ast.Constant) else "FILE" for v in node.values)
+        yield (
+            node.lineno,
+            "".join(str(v.value) if isinstance(v, ast.Constant) else "FILE" for v in node.values),
+        )
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.lineno, node.value
     else:
@@ -145,11 +163,17 @@ def verbs_of(module: str) -> tuple[str, ...]:
     if module in VERBS:
         return VERBS[module]
     here = f"turnbuckle.{module.removesuffix('.py').replace('/', '.')}:"
-    of_questions = [name for name, entry in entries("questions").items() if entry.place.startswith(here)]
+    of_questions = [
+        name for name, entry in entries("questions").items() if entry.place.startswith(here)
+    ]
     return tuple(of_questions) or (("report", "demo") if module == "page/command.py" else ())
 
 
-MODULES = sorted(p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*.py") if "fix=" in p.read_text(encoding="utf-8"))
+MODULES = sorted(
+    p.relative_to(PACKAGE).as_posix()
+    for p in PACKAGE.rglob("*.py")
+    if "fix=" in p.read_text(encoding="utf-8")
+)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -158,9 +182,14 @@ def test_fixes_name_options_that_their_verb_has(module: str) -> None:
     for line, text in fixes(PACKAGE / module):
         for option, verb in named(text):
             verbs = (verb,) if verb else verbs_of(module)
-            # a verb's own module may hold several verbs: one of them has it; a module below them prints it for all
+            # a verb's own module may hold several verbs: one of them has it; a module below them
+            # prints it for all
             have = [option in options()[v] for v in verbs]
-            several = module.endswith("command.py") or module.startswith("show/terminal/") or module.startswith("papers/models/node/")
+            several = (
+                module.endswith("command.py")
+                or module.startswith("show/terminal/")
+                or module.startswith("papers/models/node/")
+            )
             if not (any(have) if several else have and all(have)):
                 wrong.append(f"line {line}: {option} of {' or '.join(verbs) or 'no verb'}: {text}")
     assert not wrong
@@ -171,7 +200,9 @@ def raised() -> dict[str, tuple[str, ...]]:
     """Case of an error -> the modules that call something with it."""
     found: dict[str, set[str]] = {name: set() for name in registers()}
     for path in modules():
-        arguments = [argument for node in nodes(path) if isinstance(node, ast.Call) for argument in node.args]
+        arguments = [
+            argument for node in nodes(path) if isinstance(node, ast.Call) for argument in node.args
+        ]
         for argument in arguments:
             for _, text in texts(argument):
                 if text in found:

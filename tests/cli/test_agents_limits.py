@@ -1,4 +1,6 @@
-"""`turnbuckle mcp` under what goes wrong: each failure has a code, and no question outlives who asked it."""
+"""`turnbuckle mcp` under what goes wrong: each failure has a code, and no question outlives who
+asked it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ import pytest
 
 from turnbuckle.cli import asked
 
-START = "import sys; from turnbuckle.cli import asked, main; sys.argv = ['turnbuckle', 'mcp']; {}; sys.exit(main())"
+START = (
+    "import sys; from turnbuckle.cli import asked, main; sys.argv = ['turnbuckle', 'mcp']; {}; "
+    "sys.exit(main())"
+)
 FIELDS = ("found:", "cause:", "fix:")
 
 
@@ -27,8 +32,14 @@ class Client:
 
     def __init__(self, place: Path, setting: str) -> None:
         words = [sys.executable, "-c", START.format(setting)]
-        self.server = subprocess.Popen(words, cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        self.server = subprocess.Popen(
+            words, cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        about = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }
         self.ask(0, "initialize", about)
         assert self.answer()["id"] == 0
         self.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -36,7 +47,9 @@ class Client:
     def say(self, message: Any) -> None:
         """Send a line."""
         assert self.server.stdin is not None
-        self.server.stdin.write((message if isinstance(message, str) else json.dumps(message)).encode() + b"\n")
+        self.server.stdin.write(
+            (message if isinstance(message, str) else json.dumps(message)).encode() + b"\n"
+        )
         self.server.stdin.flush()
 
     def ask(self, number: int, method: str, params: dict[str, Any]) -> None:
@@ -111,7 +124,15 @@ def test_each_failure_is_a_full_error(client: Callable[..., Client], tmp_path: P
     for number, (code, tool, arguments) in enumerate(calls, start=1):
         one.ask(number, "tools/call", {"name": tool, "arguments": arguments})
         told(one.text(), code)
-    for line in ("{", '{"jsonrpc": "2.0"', "[1, 2]", "7", "[" * 100_000, '{"a": "\x00"}', "1" * 10_000):
+    for line in (
+        "{",
+        '{"jsonrpc": "2.0"',
+        "[1, 2]",
+        "7",
+        "[" * 100_000,
+        '{"a": "\x00"}',
+        "1" * 10_000,
+    ):
         one.say(line)
         answer = one.answer()
         assert answer["id"] is None
@@ -130,7 +151,9 @@ def test_each_failure_is_a_full_error(client: Callable[..., Client], tmp_path: P
         ("kill -9 $$", "0", "L002"),
     ],
 )
-def test_a_question_that_does_not_end_well(client: Callable[..., Client], question: str, setting: str, code: str) -> None:
+def test_a_question_that_does_not_end_well(
+    client: Callable[..., Client], question: str, setting: str, code: str
+) -> None:
     one = client(setting, question)
     one.call(1)
     told(one.text(), code)
@@ -141,7 +164,9 @@ def test_two_questions_at_a_time(client: Callable[..., Client], tmp_path: Path) 
     for number in range(1, 7):
         one.call(number)
     answers = [one.answer() for _ in range(6)]
-    assert {a["id"] for a in answers} == set(range(1, 7)) and all(a["result"]["content"][0]["text"] == "{}\n" for a in answers)
+    assert {a["id"] for a in answers} == set(range(1, 7)) and all(
+        a["result"]["content"][0]["text"] == "{}\n" for a in answers
+    )
     running, most = 0, 0
     for step in map(int, (tmp_path / "log").read_text().split()):
         running += step
@@ -160,9 +185,13 @@ def test_the_queue_has_an_end(client: Callable[..., Client]) -> None:
 
 
 @pytest.mark.parametrize("end", ["cancel", "closed", "SIGTERM", "SIGINT"])
-def test_no_question_outlives_who_asked(client: Callable[..., Client], tmp_path: Path, end: str) -> None:
+def test_no_question_outlives_who_asked(
+    client: Callable[..., Client], tmp_path: Path, end: str
+) -> None:
     """Neither its process, which takes no notice of SIGTERM, nor what that started."""
-    one = client("0", "trap '' TERM; sleep 77 & echo $$ $! > started; mv started pids; wait; sleep 77")
+    one = client(
+        "0", "trap '' TERM; sleep 77 & echo $$ $! > started; mv started pids; wait; sleep 77"
+    )
     one.call(1)
     until((tmp_path / "pids").exists)
     pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
@@ -191,7 +220,10 @@ def alive(pid: int) -> bool:
 
 def test_a_client_that_takes_no_answers(client: Callable[..., Client], tmp_path: Path) -> None:
     """Its end of the pipe is closed, or full: the server ends when it is told to."""
-    one = client("from turnbuckle.cli import agents_server; agents_server._GRACE = 0.5", "head -c 2000000 /dev/zero | tr '\\0' 1")
+    one = client(
+        "from turnbuckle.cli import agents_server; agents_server._GRACE = 0.5",
+        "head -c 2000000 /dev/zero | tr '\\0' 1",
+    )
     one.call(1)
     time.sleep(1)
     assert one.server.stdin is not None

@@ -1,4 +1,6 @@
-"""Errors of every class, as a user meets them: a process of its own, its exit code, its two streams."""
+"""Errors of every class, as a user meets them: a process of its own, its exit code, its two
+streams.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,18 @@ from turnbuckle.foundation import errors
 
 MAIN = "from turnbuckle.cli import main; main()"
 DEFECT = f"from turnbuckle.cli import app; app.dispatch = lambda words: 1 / 0; {MAIN}"
-SWEEP = ("sweep", SAMPLE, "--model", "project", "--axis", "on=gh200", "--workers", "1", "-o", "t.csv")
+SWEEP = (
+    "sweep",
+    SAMPLE,
+    "--model",
+    "project",
+    "--axis",
+    "on=gh200",
+    "--workers",
+    "1",
+    "-o",
+    "t.csv",
+)
 #: A class of errors -> its code, how it begins, and the words that lead to it.
 MET: dict[str, tuple[str, str, tuple[object, ...]]] = {
     "ProfileError": ("P001", MAIN, ("inspect", "missing.sqlite")),
@@ -28,13 +41,26 @@ MET: dict[str, tuple[str, str, tuple[object, ...]]] = {
     "NativeError": ("N004", MAIN, ("record", "-o", "a", "--", "/no/such/program")),
     "UsageError": ("A001", MAIN, ("projct", SAMPLE)),
     "CannotAnswer": ("A160", MAIN, ("model", "dgemm", SAMPLE, "--kernel", "none", "--size", "100")),
-    "GateFailed": ("A201", MAIN, ("project", SAMPLE, "--on", "cdi-row-link", "--draws", "0", "--fail-if", "penalty > 0.1%")),
+    "GateFailed": (
+        "A201",
+        MAIN,
+        ("project", SAMPLE, "--on", "cdi-row-link", "--draws", "0", "--fail-if", "penalty > 0.1%"),
+    ),
     "ReportError": ("R002", MAIN, ("inspect", SAMPLE, "--format", "json", "-o", "none/a.json")),
     "LimitError": ("L002", MAIN, ("inspect", SAMPLE)),
     "InternalError": ("I001", DEFECT, ("machines", "list")),
 }
 #: What libraries raise where the system refuses files, memory or threads.
-REFUSALS = {"OSError", "Exception", "BaseException", "MemoryError", "RuntimeError", "ImportError", "PolarsError", "PanicException"}
+REFUSALS = {
+    "OSError",
+    "Exception",
+    "BaseException",
+    "MemoryError",
+    "RuntimeError",
+    "ImportError",
+    "PolarsError",
+    "PanicException",
+}
 #: Errors that say more than that the system refused: the file, and what was called.
 INSTEAD = {
     ("cli/__init__.py", "SystemExit(2)"),
@@ -43,14 +69,21 @@ INSTEAD = {
     ("papers/models/dag/supernodes.py", "_unreadable(path, 'more entries than fit into memory')"),
     ("questions/sweep/answers/journal.py", "error_of('A085', where=self.path.name)"),
     ("replay/contention/contention.py", "raised[0]"),
-    ("show/figures/figure.py", "error_of('R006', found=f'drawing takes up to {MEMORY_BYTES >> 20} MB')"),
+    (
+        "show/figures/figure.py",
+        "error_of('R006', found=f'drawing takes up to {MEMORY_BYTES >> 20} MB')",
+    ),
 }
 
 
-def met(start: str, place: Path, *words: object, limit: Callable[[], None] | None = None) -> subprocess.CompletedProcess[str]:
+def met(
+    start: str, place: Path, *words: object, limit: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     line = [sys.executable, "-c", start, *map(str, words)]
-    return subprocess.run(line, cwd=place, capture_output=True, text=True, preexec_fn=limit, timeout=120, check=False)
+    return subprocess.run(
+        line, cwd=place, capture_output=True, text=True, preexec_fn=limit, timeout=120, check=False
+    )
 
 
 def told(done: subprocess.CompletedProcess[str], code: str, exit_code: int) -> None:
@@ -87,13 +120,21 @@ def test_a_second_sweep_on_a_journal_is_told_so(tmp_path: Path) -> None:
 
 
 def test_what_may_hide_a_refusal_of_the_system_names_it_as_its_cause() -> None:
-    """`limits.shortage` follows causes: an error that is raised ``from None`` stands in place of what it met."""
+    """`limits.shortage` follows causes: an error that is raised ``from None`` stands in place of
+    what it met.
+    """
     for path in modules():
         place = path.relative_to(PACKAGE).as_posix()
         for handler in nodes(path):
             if not isinstance(handler, ast.ExceptHandler) or not handler.type:
                 continue
             caught = set(re.findall(r"\w+", ast.unparse(handler.type)))
-            raised = [n for n in ast.walk(handler) if isinstance(n, ast.Raise) and n.cause and n.exc]
+            raised = [
+                n for n in ast.walk(handler) if isinstance(n, ast.Raise) and n.cause and n.exc
+            ]
             hiding = {(place, ast.unparse(n.exc)) for n in raised if ast.unparse(n.cause) == "None"}  # type: ignore[arg-type]
-            assert not (caught & REFUSALS and hiding - INSTEAD), (place, handler.lineno, "raise it from the error that it met")
+            assert not (caught & REFUSALS and hiding - INSTEAD), (
+                place,
+                handler.lineno,
+                "raise it from the error that it met",
+            )

@@ -1,7 +1,8 @@
-"""The fix that an error names is one that works: the command fails with the code, and with the fix it is answered.
+"""The fix that an error names is one that works: the command fails with the code, and with the fix
+it is answered.
 
-`fixes.csv` has a row for every fix that names an option or a verb; what cannot be tried on a machine of the project is listed with its
-reason.
+`fixes.csv` has a row for every fix that names an option or a verb; what cannot be tried on a
+machine of the project is listed with its reason.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("row", rows("cli"), ids=lambda row: row.name)
-def test_the_fix_of_an_error_works(turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
+def test_the_fix_of_an_error_works(
+    turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: Row
+) -> None:
     *before, refused = row.refused.split(" ; ")
     for line in before:
         assert turnbuckle(*words_of(line, tmp_path)).code == 0
@@ -82,16 +85,25 @@ def two(tmp_path: Path) -> Path:
     """A recording of two processes that states no rank."""
     other = {"globalPid": OTHER_PROCESS}
     calls = [call(1_000, 2_000, 1), call(3_000, 4_000, 2), call(6_000, 9_000, 3, nameId=1)]
-    again = [{**row, "globalTid": OTHER_THREAD, "correlationId": row["correlationId"] + 10} for row in calls]
+    again = [
+        {**row, "globalTid": OTHER_THREAD, "correlationId": row["correlationId"] + 10}
+        for row in calls
+    ]
     return make(
         tmp_path / "two.sqlite",
         CUPTI_ACTIVITY_KIND_RUNTIME=calls + again,
-        CUPTI_ACTIVITY_KIND_KERNEL=[kernel(2_500, 4_500, 1), kernel(4_600, 5_600, 2), kernel(2_600, 4_400, 11, **other)],
+        CUPTI_ACTIVITY_KIND_KERNEL=[
+            kernel(2_500, 4_500, 1),
+            kernel(4_600, 5_600, 2),
+            kernel(2_600, 4_400, 11, **other),
+        ],
         CUPTI_ACTIVITY_KIND_MEMCPY=[copy(7_000, 8_000, 3), copy(7_100, 8_100, 13, **other)],
     )
 
 
-def test_each_rank_that_an_error_names_can_be_written(turnbuckle: Run, two: Path, tmp_path: Path) -> None:
+def test_each_rank_that_an_error_names_can_be_written(
+    turnbuckle: Run, two: Path, tmp_path: Path
+) -> None:
     refused = turnbuckle("export", two, "-o", "run.et")
     assert refused.code == 2 and "error[A483]" in refused.err
     named = re.findall(r"--rank (\S+) -o (\S+\.et)", refused.err)

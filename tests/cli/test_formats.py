@@ -1,4 +1,6 @@
-"""A format follows from the name of the file in every verb, and a missing library is said before any work."""
+"""A format follows from the name of the file in every verb, and a missing library is said before
+any work.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ KINDS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("ending", KINDS)
 @pytest.mark.parametrize("verb", [v for v in QUESTIONS if v != "model bound"])
-def test_the_name_of_the_file_says_the_format(turnbuckle: Run, tmp_path: Path, verb: str, ending: str) -> None:
+def test_the_name_of_the_file_says_the_format(
+    turnbuckle: Run, tmp_path: Path, verb: str, ending: str
+) -> None:
     ran = turnbuckle(*verb.split(), *QUESTIONS[verb], "-o", f"out.{ending}")
     assert ran.code == 0, ran.err
     assert KINDS[ending](tmp_path / f"out.{ending}")
@@ -71,7 +75,9 @@ def test_the_name_of_the_file_says_the_format(turnbuckle: Run, tmp_path: Path, v
 
 @pytest.mark.parametrize("form", ["parquet", "xlsx"])
 @pytest.mark.parametrize("verb", ["inspect", "project", "model sharing", "reproduce"])
-def test_a_pipe_takes_what_a_file_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str, form: str) -> None:
+def test_a_pipe_takes_what_a_file_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str, form: str
+) -> None:
     piped = io.BytesIO()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(piped, "utf-8", write_through=True))
@@ -116,7 +122,9 @@ def test_every_verb_that_takes_format_and_output_takes_them_from_one_place() -> 
         ("export", "none.sqlite", "--to", "chakra", "-o", "x.json.gz"),
     ],
 )
-def test_a_name_of_another_kind_is_refused_before_any_work(turnbuckle: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_name_of_another_kind_is_refused_before_any_work(
+    turnbuckle: Run, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     ran = turnbuckle(*words)
     assert ran.code == 2 and "error[A550]" in ran.err, ran.err
     assert list(tmp_path.iterdir()) == []
@@ -151,18 +159,30 @@ def test_every_extra_is_known_by_a_module_that_its_packages_bring() -> None:
     brought = packages_distributions()
     for extra, module in errors.EXTRAS.items():
         names = {name.lower() for name in brought[module]}
-        of_extra = [line for line in requires("turnbuckle") or [] if f"extra == '{extra}'" in line.replace('"', "'")]
+        of_extra = [
+            line
+            for line in requires("turnbuckle") or []
+            if f"extra == '{extra}'" in line.replace('"', "'")
+        ]
         assert any(line.lower().startswith(tuple(names)) for line in of_extra), extra
 
 
-def test_names_in_a_workbook_are_no_formulas_and_rows_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_in_a_workbook_are_no_formulas_and_rows_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from openpyxl import load_workbook
 
-    frame = pl.DataFrame({"name": ["=1+1", "http://x", "\x1b[31m"], "seconds": [0.5, float("nan"), None]})
+    frame = pl.DataFrame(
+        {"name": ["=1+1", "http://x", "\x1b[31m"], "seconds": [0.5, float("nan"), None]}
+    )
     output.write_frame(frame, "xlsx", tmp_path / "x.xlsx")
     cells = list(load_workbook(tmp_path / "x.xlsx").active.iter_rows())
     assert [cell.data_type for cell, _ in cells] == ["s"] * 4
-    assert cells[1][0].value == "=1+1" and cells[1][0].hyperlink is None and "\x1b" not in cells[3][0].value
+    assert (
+        cells[1][0].value == "=1+1"
+        and cells[1][0].hyperlink is None
+        and "\x1b" not in cells[3][0].value
+    )
     assert cells[1][1].value == 0.5 and cells[2][1].value != 0
     monkeypatch.setattr(output, "_SHEET_ROWS", 3)
     with pytest.raises(errors.ReportError, match="R013"):

@@ -1,4 +1,6 @@
-"""What a command reads it never writes to; what it writes is there whole or not at all; and it waits for no pipe."""
+"""What a command reads it never writes to; what it writes is there whole or not at all; and it
+waits for no pipe.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,15 @@ NAMES = os.fsdecode(b"r\xe9sum\xe9")  # no UTF-8
 def content(folder: Path) -> dict[str, str]:
     """SHA-256 of every file below a folder, by its path; of a link what it leads to."""
     found = sorted(p for p in folder.rglob("*") if p.is_file())
-    return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+    return {
+        p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in found
+    }
 
 
 def aim(kind: str, source: Path, at: Path) -> Path:
-    """A path that is the file `source`: itself, a link to it, a second name of it, or a way round to it."""
+    """A path that is the file `source`: itself, a link to it, a second name of it, or a way round
+    to it.
+    """
     if kind == "same":
         return source
     if kind == "way round":
@@ -59,12 +65,19 @@ VERBS: dict[str, tuple[str, ...]] = {
 
 
 #: What each writes.
-FORMATS: dict[str, str] = {"inspect": "json", "report": "html", "transfers": "parquet", "export": "json"}
+FORMATS: dict[str, str] = {
+    "inspect": "json",
+    "report": "html",
+    "transfers": "parquet",
+    "export": "json",
+}
 
 
 @pytest.mark.parametrize("kind", ["same", "link", "second name", "way round"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_recording_is_never_written_over(turnbuckle: Run, tmp_path: Path, verb: str, kind: str) -> None:
+def test_a_recording_is_never_written_over(
+    turnbuckle: Run, tmp_path: Path, verb: str, kind: str
+) -> None:
     recording = tmp_path / "run.sqlite"
     shutil.copy(SAMPLE, recording)
     output = aim(kind, recording, tmp_path / f"out.{FORMATS.get(verb, 'csv')}")
@@ -82,17 +95,33 @@ base = "nvlink-c2c"
 
 
 def other_inputs(folder: Path) -> dict[str, list[object]]:
-    """Command lines that read something besides a recording, by the name of the file that is also to be written."""
+    """Command lines that read something besides a recording, by the name of the file that is also
+    to be written.
+    """
     recording = folder / "run.sqlite"
     shutil.copy(SAMPLE, recording)
     (folder / "mine.toml").write_text(MACHINE)
-    (folder / "runs.csv").write_text("cores,run time [s]\n" + "".join(f"{n},{10 / n + 1}\n" for n in (1, 2, 4, 8)))
+    (folder / "runs.csv").write_text(
+        "cores,run time [s]\n" + "".join(f"{n},{10 / n + 1}\n" for n in (1, 2, 4, 8))
+    )
     (folder / "key").write_bytes(b"0123456789abcdef")
     (folder / "chain.toml").write_text("x = 1\n")
-    study = '[study]\nname = "s"\nmodel = "project"\n[recordings]\nrun = "run.sqlite"\n[axes]\non = ["nvlink-c2c"]\n'
+    study = (
+        '[study]\nname = "s"\nmodel = "project"\n[recordings]\nrun = "run.sqlite"\n[axes]\n'
+        'on = ["nvlink-c2c"]\n'
+    )
     (folder / "study.toml").write_text(study)
     return {
-        "mine.toml": ["project", recording, "--on", "mine.toml", "--draws", "0", "--format", "json"],
+        "mine.toml": [
+            "project",
+            recording,
+            "--on",
+            "mine.toml",
+            "--draws",
+            "0",
+            "--format",
+            "json",
+        ],
         "./mine.toml": ["machines", "show", "mine.toml"],
         "runs.csv": ["cores", "runs.csv", "--format", "csv"],
         "study.toml": ["sweep", "study.toml", "--format", "csv"],
@@ -102,7 +131,9 @@ def other_inputs(folder: Path) -> dict[str, list[object]]:
 
 @pytest.mark.parametrize("name", ["mine.toml", "runs.csv", "study.toml", "chain.toml"])
 @pytest.mark.parametrize("kind", ["same", "second name"])
-def test_no_other_input_is_written_over(turnbuckle: Run, tmp_path: Path, name: str, kind: str) -> None:
+def test_no_other_input_is_written_over(
+    turnbuckle: Run, tmp_path: Path, name: str, kind: str
+) -> None:
     words = other_inputs(tmp_path)[name]
     output = aim(kind, tmp_path / name, tmp_path / "out.csv")
     before = content(tmp_path)
@@ -119,7 +150,9 @@ def test_figures_take_no_input_s_place(turnbuckle: Run, tmp_path: Path) -> None:
     (tmp_path / "charts").mkdir()
     os.link(recording, tmp_path / "charts" / next((tmp_path / "first").iterdir()).name)
     ran = turnbuckle(*words, tmp_path / "charts")
-    assert ran.code == 2 and "error[R004]" in ran.err and recording.read_bytes() == SAMPLE.read_bytes()
+    assert (
+        ran.code == 2 and "error[R004]" in ran.err and recording.read_bytes() == SAMPLE.read_bytes()
+    )
     assert len(list((tmp_path / "charts").iterdir())) == 1, "the others are not half there"
 
 
@@ -143,7 +176,9 @@ def as_named(file: Path) -> tuple[str, ...]:
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", SETS)
-def test_no_member_of_a_set_is_written_over(turnbuckle: Run, tmp_path: Path, shared: Path, name: str) -> None:
+def test_no_member_of_a_set_is_written_over(
+    turnbuckle: Run, tmp_path: Path, shared: Path, name: str
+) -> None:
     folder, anchor, members = SETS[name]
     place = tmp_path / "set"
     shutil.copytree(shared / "traces" / folder, place)
@@ -189,7 +224,9 @@ def test_a_refused_sweep_leaves_no_journal(turnbuckle: Run, tmp_path: Path, miss
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_sweep_into_a_folder_is_refused_before_it_answers(turnbuckle: Run, tmp_path: Path) -> None:
+def test_a_sweep_into_a_folder_is_refused_before_it_answers(
+    turnbuckle: Run, tmp_path: Path
+) -> None:
     words = other_inputs(tmp_path)["study.toml"]
     (tmp_path / "table.csv").mkdir()
     before = sorted(tmp_path.iterdir())
@@ -206,14 +243,28 @@ def test_what_is_no_journal_stays(turnbuckle: Run, tmp_path: Path, theirs: bytes
     assert not theirs or (tmp_path / "table.csv.journal").read_bytes() == theirs
 
 
-# --- whole or not at all ----------------------------------------------------------------------------------------------
+# --- whole or not at all --------------------------------------------------------------------------
 
 WRITERS: dict[str, tuple[object, ...]] = {
-    **{verb: (verb, SAMPLE, *words, "-o", f"out.{FORMATS.get(verb, 'csv')}") for verb, words in VERBS.items()},
+    **{
+        verb: (verb, SAMPLE, *words, "-o", f"out.{FORMATS.get(verb, 'csv')}")
+        for verb, words in VERBS.items()
+    },
     "export": ("export", SAMPLE, "--on", "nvlink-c2c", "-o", "out.json.gz"),
     "anonymise": ("anonymise", SAMPLE, "-o", "out"),
     "charts": ("transfers", SAMPLE, "--on", "pcie5-x16", "--charts", "out"),
-    "sweep": ("sweep", SAMPLE, "--model", "project", "--axis", "on=nvlink-c2c", "--workers", "1", "-o", "out.parquet"),
+    "sweep": (
+        "sweep",
+        SAMPLE,
+        "--model",
+        "project",
+        "--axis",
+        "on=nvlink-c2c",
+        "--workers",
+        "1",
+        "-o",
+        "out.parquet",
+    ),
 }
 
 
@@ -221,7 +272,8 @@ WRITERS: dict[str, tuple[object, ...]] = {
 def _small_files() -> Iterator[None]:
     """No file of this process grows beyond 600 bytes: a write fails, as on a full disk.
 
-    Python would keep the first 600 bytes of every module that it compiles meanwhile, and every later process would stumble over them.
+    Python would keep the first 600 bytes of every module that it compiles meanwhile, and every
+    later process would stumble over them.
     """
     before, kept = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
     sys.dont_write_bytecode = True
@@ -234,7 +286,9 @@ def _small_files() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("verb", WRITERS)
-def test_a_full_disk_leaves_nothing_half_made(turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+def test_a_full_disk_leaves_nothing_half_made(
+    turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
     with _small_files():
         ran = turnbuckle(*WRITERS[verb])
     assert ran.code == 2 and ("error[R001]" in ran.err or "error[A086]" in ran.err), ran.err
@@ -247,7 +301,9 @@ def test_a_full_disk_leaves_nothing_half_made(turnbuckle: Run, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("verb", [verb for verb in WRITERS if verb not in ("anonymise", "charts")])
-def test_what_is_there_stays_until_the_new_is_whole(turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+def test_what_is_there_stays_until_the_new_is_whole(
+    turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
     def stop(_: Path) -> None:
         raise KeyboardInterrupt
 
@@ -263,7 +319,9 @@ def test_what_is_there_stays_until_the_new_is_whole(turnbuckle: Run, tmp_path: P
     assert output.read_bytes() != b"old" and output.stat().st_mode & 0o777 == 0o640
 
 
-def test_an_interrupted_copy_goes(turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_copy_goes(
+    turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables = 0
 
     def stop(*words: Any, **more: Any) -> None:
@@ -278,7 +336,9 @@ def test_an_interrupted_copy_goes(turnbuckle: Run, tmp_path: Path, monkeypatch: 
     assert tables == 3 and list(tmp_path.iterdir()) == []
 
 
-def test_a_batch_system_s_signal_is_met_in_order(turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_system_s_signal_is_met_in_order(
+    turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def told(_: Path) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -290,7 +350,9 @@ def test_a_batch_system_s_signal_is_met_in_order(turnbuckle: Run, tmp_path: Path
 
 
 @pytest.mark.parametrize("wrong", [TypeError("no such type"), ValueError("x"), KeyboardInterrupt()])
-def test_an_error_that_follows_a_signal_is_an_interrupt(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch, wrong: BaseException) -> None:
+def test_an_error_that_follows_a_signal_is_an_interrupt(
+    turnbuckle: Run, monkeypatch: pytest.MonkeyPatch, wrong: BaseException
+) -> None:
     """A library that is interrupted may swallow that and say anything."""
 
     def interrupted(*_: object, **__: object) -> None:
@@ -303,7 +365,9 @@ def test_an_error_that_follows_a_signal_is_an_interrupt(turnbuckle: Run, monkeyp
     assert ran.code == 130 and ran.err == "interrupted\n"
 
 
-def test_an_interrupt_inside_a_destructor_is_not_lost(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_inside_a_destructor_is_not_lost(
+    turnbuckle: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Dying:
         def __del__(self) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -316,7 +380,9 @@ def test_an_interrupt_inside_a_destructor_is_not_lost(turnbuckle: Run, monkeypat
     assert ran.code == 143 and ran.err == "interrupted\n"
 
 
-def test_an_interrupt_while_an_error_is_said(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_an_error_is_said(
+    turnbuckle: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(_: object) -> None:
         raise KeyboardInterrupt
 
@@ -346,10 +412,12 @@ def test_a_link_as_output_stays_a_link(turnbuckle: Run, tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("old")
     (tmp_path / "link.json").symlink_to("real.json")
     assert turnbuckle("inspect", SAMPLE, "--format", "json", "-o", "link.json").code == 0
-    assert (tmp_path / "link.json").is_symlink() and (tmp_path / "real.json").read_text().startswith("{")
+    assert (tmp_path / "link.json").is_symlink() and (
+        tmp_path / "real.json"
+    ).read_text().startswith("{")
 
 
-# --- odd files --------------------------------------------------------------------------------------------------------
+# --- odd files ------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -382,7 +450,16 @@ READING: dict[str, tuple[object, ...]] = {
     "starvation": ("slack", SAMPLE, "--starvation", "ODD", "--draws", "0"),
     "sweep": ("sweep", "ODD.toml"),
     "swept": ("sweep", "ODD", "--model", "project", "--axis", "on=nvlink-c2c"),
-    "journal": ("sweep", SAMPLE, "--model", "project", "--axis", "on=nvlink-c2c", "-o", "journaled.csv"),
+    "journal": (
+        "sweep",
+        SAMPLE,
+        "--model",
+        "project",
+        "--axis",
+        "on=nvlink-c2c",
+        "-o",
+        "journaled.csv",
+    ),
     "validate": ("validate", "ODD"),
     "network": ("model", "messages", "ODD"),
     "fabric": ("model", "fabric", "./ODD"),

@@ -1,4 +1,6 @@
-"""Output that is cut, full, encoded otherwise or hostile: said once, cleanly, with the right exit code."""
+"""Output that is cut, full, encoded otherwise or hostile: said once, cleanly, with the right exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,15 @@ def test_terminals_of_every_encoding(encoded: Run, encoding: str) -> None:
 
 def test_a_full_disk_is_not_our_defect() -> None:
     with Path("/dev/full").open("w") as full:
-        ran = outside("machines", "list", "--format", "json", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        ran = outside(
+            "machines",
+            "list",
+            "--format",
+            "json",
+            capture_output=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
     assert ran.returncode == 2 and "error[R001]" in ran.stderr
 
 
@@ -41,9 +51,18 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, turnbuckle: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["\x1b[31mred.sqlite", "[red]x[bold].sqlite", "a\nb.sqlite", os.fsdecode(b"\xff\xfe.sqlite"), "ünïcödé 漢字.sqlite"]
+    "name",
+    [
+        "\x1b[31mred.sqlite",
+        "[red]x[bold].sqlite",
+        "a\nb.sqlite",
+        os.fsdecode(b"\xff\xfe.sqlite"),
+        "ünïcödé 漢字.sqlite",
+    ],
 )
-def test_file_names_are_harmless(turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_file_names_are_harmless(
+    turnbuckle: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     path = tmp_path / name
     path.write_bytes(SAMPLE.read_bytes())
     # a name is in no interval
@@ -51,7 +70,12 @@ def test_file_names_are_harmless(turnbuckle: Run, tmp_path: Path, monkeypatch: p
     for words in (["inspect", path], ["project", path, "--on", "self", *NONE], [path]):
         ran = turnbuckle(*words)
         assert ran.code == 0 and "\x1b" not in ran.out, words
-    assert turnbuckle("project", path, "--on", "self", *NONE, "--format", "json", "-o", tmp_path / "out.json").code == 0
+    assert (
+        turnbuckle(
+            "project", path, "--on", "self", *NONE, "--format", "json", "-o", tmp_path / "out.json"
+        ).code
+        == 0
+    )
     assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["projections"]
     near = turnbuckle("inspect", tmp_path / (name[:-7] + "x.sqlite"))
     assert near.code == 2 and "\x1b" not in near.err.replace(str(tmp_path), "")
@@ -59,22 +83,36 @@ def test_file_names_are_harmless(turnbuckle: Run, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("words", ALL, ids=lambda w: " ".join(w))
-def test_names_of_a_recording_are_harmless(turnbuckle: Run, hostile: Path, words: list[str]) -> None:
+def test_names_of_a_recording_are_harmless(
+    turnbuckle: Run, hostile: Path, words: list[str]
+) -> None:
     ran = turnbuckle(*(w.format(file=hostile) for w in words))
     assert ran.code in (0, 1, 2)
     said = ran.out + ran.err
-    assert not any(c in said for c in "\x1b\x07\x9b\u202e\r"), "no escape, bell, CSI or turned writing"
+    assert not any(c in said for c in "\x1b\x07\x9b\u202e\r"), (
+        "no escape, bell, CSI or turned writing"
+    )
     if "json" not in words and "csv" not in words:
         assert "x" * 200 not in said, "a name of 5 000 characters does not flood the screen"
 
 
-def test_every_document_says_where_it_comes_from(turnbuckle: Callable[..., Ran], tmp_path: Path) -> None:
-    """Numbers asked of no recording: version, command line without folders, and the hash of each file it names."""
+def test_every_document_says_where_it_comes_from(
+    turnbuckle: Callable[..., Ran], tmp_path: Path
+) -> None:
+    """Numbers asked of no recording: version, command line without folders, and the hash of each
+    file it names.
+    """
     table = tmp_path / "folder-of-alice" / "runs.csv"
     table.parent.mkdir()
-    table.write_text("cores, run time [s]\n1, 186\n2, 152\n3, 136\n4, 128\n6, 123\n8, 122\n", encoding="utf-8")
+    table.write_text(
+        "cores, run time [s]\n1, 186\n2, 152\n3, 136\n4, 128\n6, 123\n8, 122\n", encoding="utf-8"
+    )
     told = json.loads(turnbuckle("cores", table, "--format", "json").out)["provenance"]
-    assert told["inputs"] == [{"file": "runs.csv", "sha256": hashlib.sha256(table.read_bytes()).hexdigest()}]
+    assert told["inputs"] == [
+        {"file": "runs.csv", "sha256": hashlib.sha256(table.read_bytes()).hexdigest()}
+    ]
     assert told["tool"] == "turnbuckle" and told["version"] and "alice" not in json.dumps(told)
-    alone = json.loads(turnbuckle("model", "link", "pcie4-x16", "--format", "json").out)["provenance"]
+    alone = json.loads(turnbuckle("model", "link", "pcie4-x16", "--format", "json").out)[
+        "provenance"
+    ]
     assert alone["inputs"] == [] and alone["command"].startswith("turnbuckle model link pcie4-x16")

@@ -16,7 +16,9 @@ class Tty(io.StringIO):
         return True
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, patience: float, seconds: float) -> str:
+def drawn(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, patience: float, seconds: float
+) -> str:
     """What is on the stream once something is, or after so many seconds of work."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", stream)

@@ -1,4 +1,6 @@
-"""Two answers of one shape, and one number for one name: on the screen, in the gate, in JSON, in CSV and in Python."""
+"""Two answers of one shape, and one number for one name: on the screen, in the gate, in JSON, in
+CSV and in Python.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from turnbuckle.show.verdict import verdicts
 
 pytestmark = pytest.mark.usefixtures("read_once")
 Run = Callable[..., Ran]
-#: Two whose own GPU and host are faster, one of faster coupling and slower FP64, one whose coupling alone differs.
+#: Two whose own GPU and host are faster, one of faster coupling and slower FP64, one whose coupling
+#: alone differs.
 NAMES = ("mi300a", "gh200", "gb300", "nvlink-c2c")
 ASKED = ("project", SAMPLE, "--on", ",".join(NAMES), *FEW)
 
@@ -39,7 +42,9 @@ def screen(out: str) -> Iterator[tuple[str, str]]:
         yield penalty, alone
 
 
-def test_one_number_for_one_name(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
+def test_one_number_for_one_name(
+    turnbuckle: Run, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     rows = document(turnbuckle(*ASKED, "--format", "json"))["projections"]
     table = list(csv.DictReader(io.StringIO(turnbuckle(*ASKED, "--format", "csv").out)))
@@ -49,17 +54,27 @@ def test_one_number_for_one_name(turnbuckle: Run, monkeypatch: pytest.MonkeyPatc
     for row, cells, columns, shown in zip(rows, table, python, printed, strict=True):
         both = (row["penalty"], row["coupling_alone"]["penalty"])
         assert tuple(f"{value:.3f}" for value in both) == shown
-        for prefix, of, value in zip(("", "coupling_"), (row, row["coupling_alone"]), both, strict=True):
+        for prefix, of, value in zip(
+            ("", "coupling_"), (row, row["coupling_alone"]), both, strict=True
+        ):
             assert float(cells[f"{prefix}penalty"]) == columns[f"{prefix}penalty"] == value
             assert float(cells[f"{prefix}seconds"]) == columns[f"{prefix}seconds"] == of["seconds"]
             assert cells[f"{prefix}verdict"] == columns[f"{prefix}verdict"] == of["verdict"]
             ends = (float(cells[f"{prefix}low_seconds"]), float(cells[f"{prefix}high_seconds"]))
-            assert ends == (columns[f"{prefix}low_seconds"], columns[f"{prefix}high_seconds"]) == tuple(of["interval"])
+            assert (
+                ends
+                == (columns[f"{prefix}low_seconds"], columns[f"{prefix}high_seconds"])
+                == tuple(of["interval"])
+            )
     for name, prefix in (("penalty", ""), ("coupling penalty", "coupling ")):
         told = turnbuckle(*ASKED, "--fail-if", f"{name} > 0")
-        found = dict(re.findall(r"(\S+) ([0-9.]+)(?:,|$)", told.err.split("found: ")[1].splitlines()[0]))
+        found = dict(
+            re.findall(r"(\S+) ([0-9.]+)(?:,|$)", told.err.split("found: ")[1].splitlines()[0])
+        )
         expected = [row["coupling_alone"]["penalty"] if prefix else row["penalty"] for row in rows]
-        assert found == {target: f"{value:.4g}" for target, value in zip(NAMES, expected, strict=True)}
+        assert found == {
+            target: f"{value:.4g}" for target, value in zip(NAMES, expected, strict=True)
+        }
 
 
 def test_both_answers_have_one_shape_and_each_its_own_verdict(answer: Answer) -> None:
@@ -71,13 +86,18 @@ def test_both_answers_have_one_shape_and_each_its_own_verdict(answer: Answer) ->
             (v,) = verdicts([one]) if one.alone is None else (verdicts([one])[0].machine,)
             assert v is not None and of["verdict"] == v.words.replace("\N{NO-BREAK SPACE}", " ")
             assert of["interval"] == list(one.ends) and of["penalty"] == one.penalty
-    assert any(row["verdict"] != row["coupling_alone"]["verdict"] for row in answer.as_dict()["projections"])
+    assert any(
+        row["verdict"] != row["coupling_alone"]["verdict"]
+        for row in answer.as_dict()["projections"]
+    )
 
 
 def test_a_gate_names_the_answer_it_tests(answer: Answer) -> None:
     apu = answer["mi300a"]
     between = (apu.penalty + apu.by_coupling.penalty) / 2
-    smaller, larger = ("", "coupling ") if apu.penalty < apu.by_coupling.penalty else ("coupling ", "")
+    smaller, larger = (
+        ("", "coupling ") if apu.penalty < apu.by_coupling.penalty else ("coupling ", "")
+    )
     gate(f"{smaller}penalty > {between}").hold([apu])
     with pytest.raises(GateFailed):
         gate(f"{larger}penalty > {between}").hold([apu])

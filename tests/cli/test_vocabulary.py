@@ -1,4 +1,6 @@
-"""One vocabulary for all verbs: words of old are refused with the new ones named, and one machine is one."""
+"""One vocabulary for all verbs: words of old are refused with the new ones named, and one machine
+is one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from hypothesis import strategies as st
 from parsers import verbs, whole_numbers
 from refusals import refused
 
-from turnbuckle.foundation.schema.vocabulary import Renamed, refuse_old_options, refuse_several, renamed
+from turnbuckle.foundation.schema.vocabulary import (
+    Renamed,
+    refuse_old_options,
+    refuse_several,
+    renamed,
+)
 
 Run = Callable[..., Ran]
 OLD_OPTIONS = [row for row in renamed() if row.old.startswith("--")]
@@ -24,22 +31,33 @@ OLD_OPTIONS = [row for row in renamed() if row.old.startswith("--")]
 def options_of(verb: str) -> dict[str, str]:
     """Options of a verb and what each says of itself."""
     (found,) = (one for name, one in verbs() if name == verb)
-    return {n: str(a.parameter.help) for a in found.assemble_argument_collection() for n in a.names if n.startswith("--")}
+    return {
+        n: str(a.parameter.help)
+        for a in found.assemble_argument_collection()
+        for n in a.names
+        if n.startswith("--")
+    }
 
 
-# --- words of old -------------------------------------------------------------------------------------------------------
+# --- words of old ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("row", OLD_OPTIONS, ids=lambda row: f"{row.verb} {row.old}")
 @pytest.mark.parametrize("joined", [False, True])
-def test_an_option_of_old_is_refused_with_the_new_one(turnbuckle: Run, row: Renamed, joined: bool) -> None:
+def test_an_option_of_old_is_refused_with_the_new_one(
+    turnbuckle: Run, row: Renamed, joined: bool
+) -> None:
     old = row.old.split()
     given = old if len(old) == 2 else [*old, "x"]
     ran = turnbuckle(*row.verb.split(), SAMPLE, *(["=".join(given)] if joined else given))
-    assert ran.code == 2 and "error[A425]" in ran.err and f"called {row.new} now" in ran.err, ran.err
+    assert ran.code == 2 and "error[A425]" in ran.err and f"called {row.new} now" in ran.err, (
+        ran.err
+    )
 
 
-@pytest.mark.parametrize("row", [r for r in OLD_OPTIONS if r.verb != "sweep"], ids=lambda row: f"{row.verb} {row.old}")
+@pytest.mark.parametrize(
+    "row", [r for r in OLD_OPTIONS if r.verb != "sweep"], ids=lambda row: f"{row.verb} {row.old}"
+)
 def test_the_new_word_is_there_and_the_old_one_is_gone(row: Renamed) -> None:
     known = options_of(row.verb)
     new, *value = row.new.split()
@@ -57,14 +75,30 @@ def test_what_a_recorded_program_is_given_is_its_own() -> None:
     ("words", "says"),
     [
         (("--model", "project", "--axis", "to=gh200"), "to of sweep is called on now"),
-        (("--model", "project", "--set", "on=a100-pcie-40", "--axis", "to=gh200"), "to of sweep is called on now"),
-        (("--model", "slack", "--set", "on=gh200", "--axis", "slack_seconds=1us"), "on of sweep is called source now"),
-        (("--model", "sharing", "--set", "on=gh200", "--axis", "runs=1,2"), "on of sweep is called source now"),
+        (
+            ("--model", "project", "--set", "on=a100-pcie-40", "--axis", "to=gh200"),
+            "to of sweep is called on now",
+        ),
+        (
+            ("--model", "slack", "--set", "on=gh200", "--axis", "slack_seconds=1us"),
+            "on of sweep is called source now",
+        ),
+        (
+            ("--model", "sharing", "--set", "on=gh200", "--axis", "runs=1,2"),
+            "on of sweep is called source now",
+        ),
     ],
 )
-def test_a_setting_of_old_is_refused_with_the_new_one(turnbuckle: Run, words: Sequence[str], says: str) -> None:
+def test_a_setting_of_old_is_refused_with_the_new_one(
+    turnbuckle: Run, words: Sequence[str], says: str
+) -> None:
     ran = turnbuckle("sweep", SAMPLE, *words, "--workers", "1")
-    assert ran.code == 2 and "error[A425]" in ran.err and says in ran.err and "source where it ran" in ran.err, ran.err
+    assert (
+        ran.code == 2
+        and "error[A425]" in ran.err
+        and says in ran.err
+        and "source where it ran" in ran.err
+    ), ran.err
 
 
 def test_messages_have_no_machine_to_be_told_of(turnbuckle: Run) -> None:
@@ -72,22 +106,48 @@ def test_messages_have_no_machine_to_be_told_of(turnbuckle: Run) -> None:
     assert "error[A081]" in ran.err, "no word of old where there is no new one"
 
 
-# --- where it might run, where it ran -----------------------------------------------------------------------------------
+# --- where it might run, where it ran -------------------------------------------------------------
 
 
 def test_on_is_where_it_might_run_and_source_where_it_ran(turnbuckle: Run) -> None:
     for verb, one in verbs():
-        said = {n: str(a.parameter.help) for a in one.assemble_argument_collection() for n in a.names}
+        said = {
+            n: str(a.parameter.help) for a in one.assemble_argument_collection() for n in a.names
+        }
         assert "--target" not in said and "ran on" not in said.get("--on", ""), verb
         assert "machine it ran on" in said.get("--source", "machine it ran on"), verb
-    words = ("--set", "source=gh200", "--axis", "on=self,nvlink-c2c", "--set", "draws=0", "--workers", "1", "--format", "json")
+    words = (
+        "--set",
+        "source=gh200",
+        "--axis",
+        "on=self,nvlink-c2c",
+        "--set",
+        "draws=0",
+        "--workers",
+        "1",
+        "--format",
+        "json",
+    )
     rows = json.loads(turnbuckle("sweep", SAMPLE, "--model", "project", *words).out)["rows"]
-    told = json.loads(turnbuckle("project", SAMPLE, "--source", "gh200", "--on", "self,nvlink-c2c", "--draws", 0, "--format", "json").out)
+    told = json.loads(
+        turnbuckle(
+            "project",
+            SAMPLE,
+            "--source",
+            "gh200",
+            "--on",
+            "self,nvlink-c2c",
+            "--draws",
+            0,
+            "--format",
+            "json",
+        ).out
+    )
     assert [r["seconds"] for r in rows] == [p["seconds"] for p in told["projections"]]
     assert [(r["on"], r["source"]) for r in rows] == [("self", "gh200"), ("nvlink-c2c", "gh200")]
 
 
-# --- one, and several ---------------------------------------------------------------------------------------------------
+# --- one, and several -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -103,18 +163,36 @@ def test_on_is_where_it_might_run_and_source_where_it_ran(turnbuckle: Run) -> No
         ("calibrate log.csv --base gh200,h100-sxm5", "one machine"),
         ("model messages two.goal --network lassen,frontier", "one network"),
         ("transfers RUN --peer nvlink3-x4,nvlink2-x2", "one link"),
-        ("model ssi --link pcie4-x16,nvlink2-x2 --calls 1 --to-device 8B --to-host 8B --kernel-time 1us", "one link"),
+        (
+            (
+                "model ssi --link pcie4-x16,nvlink2-x2 --calls 1 --to-device 8B --to-host 8B "
+                "--kernel-time 1us"
+            ),
+            "one link",
+        ),
     ],
 )
 def test_a_list_where_one_is_meant(turnbuckle: Run, tmp_path: Path, words: str, says: str) -> None:
-    Path("two.goal").write_text("num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 0\n}\nrank 1 {\nl1: recv 8b from 0 tag 0\n}\n")
+    Path("two.goal").write_text(
+        "num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 0\n}\nrank 1 {\nl1: recv 8b from 0 tag 0\n}\n"
+    )
     Path("work.csv").write_text("name, flops, regular [B], irregular [B]\na, 1e9, 1e6, 0\n")
     ran = turnbuckle(*(str(SAMPLE) if word == "RUN" else word for word in shlex.split(words)))
-    assert ran.code == 2 and "error[A426]" in ran.err and says in ran.err and "name one, as" in ran.err, ran.err
+    assert (
+        ran.code == 2 and "error[A426]" in ran.err and says in ran.err and "name one, as" in ran.err
+    ), ran.err
     assert not Path("x.json").exists()
 
 
-@given(st.lists(st.text(st.characters(blacklist_characters=",", blacklist_categories=["Z", "C"]), min_size=1), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.text(
+            st.characters(blacklist_characters=",", blacklist_categories=["Z", "C"]), min_size=1
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_one_is_one_and_more_are_not(names: list[str]) -> None:
     text = ", ".join(names)
     if len(names) == 1:
@@ -123,7 +201,7 @@ def test_one_is_one_and_more_are_not(names: list[str]) -> None:
     refused("A426", refuse_several, text, "machine")
 
 
-# --- names of links -----------------------------------------------------------------------------------------------------
+# --- names of links -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -143,15 +221,24 @@ def test_a_link_by_its_old_name_is_told_the_new_one(turnbuckle: Run, words: str)
     assert ran.code == 2 and "pcie5-x16" in ran.err, ran.err
 
 
-def test_a_link_is_the_same_by_name_and_by_the_machine_of_that_name(turnbuckle: Run, tmp_path: Path) -> None:
+def test_a_link_is_the_same_by_name_and_by_the_machine_of_that_name(
+    turnbuckle: Run, tmp_path: Path
+) -> None:
     from turnbuckle.machine.catalog import folder
 
     (tmp_path / "same.toml").write_text((folder() / "pcie5-x16.toml").read_text())
     frames = []
     for name in ("pcie5-x16", str(tmp_path / "same.toml")):
-        assert turnbuckle("transfers", SAMPLE, "--on", name, "--format", "csv", "-o", "out.csv").code == 0
+        assert (
+            turnbuckle("transfers", SAMPLE, "--on", name, "--format", "csv", "-o", "out.csv").code
+            == 0
+        )
         frames.append(pl.read_csv("out.csv").drop("target"))
-    assert frames[0].select("direction", "memory", "count", "link").equals(frames[1].select("direction", "memory", "count", "link"))
+    assert (
+        frames[0]
+        .select("direction", "memory", "count", "link")
+        .equals(frames[1].select("direction", "memory", "count", "link"))
+    )
     assert frames[0]["seconds"].to_list() == pytest.approx(frames[1]["seconds"].to_list(), rel=1e-3)
 
 

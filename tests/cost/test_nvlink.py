@@ -9,11 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
-from turnbuckle.cost.nvlink import FLIT, PAYLOAD, VERSIONS, Nvlink, efficiency, link_bandwidth, read_bytes, write_bytes
+from turnbuckle.cost.nvlink import (
+    FLIT,
+    PAYLOAD,
+    VERSIONS,
+    Nvlink,
+    efficiency,
+    link_bandwidth,
+    read_bytes,
+    write_bytes,
+)
 from turnbuckle.cost.wire import WAYS, Way
 
 plain = settings(max_examples=100)
-links = st.builds(Nvlink, st.sampled_from(sorted(VERSIONS)), st.integers(1, 4), st.booleans(), st.booleans())
+links = st.builds(
+    Nvlink, st.sampled_from(sorted(VERSIONS)), st.integers(1, 4), st.booleans(), st.booleans()
+)
 ways, sizes = st.sampled_from(WAYS), st.integers(1, 1 << 22)
 
 
@@ -30,7 +41,13 @@ def test_as_published() -> None:
 def test_bandwidth_of_the_versions() -> None:
     """20, 25, 25, 25 and 50 GB/s a link, one way."""
     assert [Nvlink(v).raw_bandwidth / 1e9 for v in sorted(VERSIONS)] == [20, 25, 25, 25, 50]
-    assert [Nvlink(v, most).raw_bandwidth / 1e9 for v, (_, _, most) in VERSIONS.items()] == [80, 150, 300, 450, 900]
+    assert [Nvlink(v, most).raw_bandwidth / 1e9 for v, (_, _, most) in VERSIONS.items()] == [
+        80,
+        150,
+        300,
+        450,
+        900,
+    ]
     assert link_bandwidth(8, 3.125e9, 2) == 50e9
 
 
@@ -43,16 +60,24 @@ def test_as_many_bytes_as_packets_counted(link: Nvlink, way: Way, n: int) -> Non
         writes += FLIT * (1 + link.address_extension + link.byte_enable) + data
         answers += FLIT + data
     request = FLIT * (1 + link.address_extension)
-    wanted = {"write": (writes, 0), "read": (request, request + answers), "both": (request + writes, request + answers)}[way]
+    wanted = {
+        "write": (writes, 0),
+        "read": (request, request + answers),
+        "both": (request + writes, request + answers),
+    }[way]
     assert tuple(map(float, link.wire_bytes(n, way))) == wanted
-    assert float(link.wire_seconds(n, way)) == pytest.approx(max(wanted) / link.raw_bandwidth, rel=1e-12)
+    assert float(link.wire_seconds(n, way)) == pytest.approx(
+        max(wanted) / link.raw_bandwidth, rel=1e-12
+    )
 
 
 @plain
 @given(links, ways, st.integers(0, 1 << 40))
 def test_efficiency_is_a_share(link: Nvlink, way: Way, n: int) -> None:
     assert 0 < float(link.efficiency(n, way)) < 1
-    assert float(link.bandwidth(n, way)) == pytest.approx(float(link.efficiency(n, way)) * link.raw_bandwidth)
+    assert float(link.bandwidth(n, way)) == pytest.approx(
+        float(link.efficiency(n, way)) * link.raw_bandwidth
+    )
 
 
 @plain
@@ -74,7 +99,14 @@ def test_no_bytes_take_no_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"version": 6}, {"version": 0}, {"version": 2, "links": 7}, {"version": 2, "links": 0}, {"version": "2"}]
+    "given",
+    [
+        {"version": 6},
+        {"version": 0},
+        {"version": 2, "links": 7},
+        {"version": 2, "links": 0},
+        {"version": "2"},
+    ],
 )
 def test_links_that_do_not_exist(given: dict[str, Any]) -> None:
     assert refused("A016", Nvlink, **given).fix

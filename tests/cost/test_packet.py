@@ -16,7 +16,14 @@ from refusals import refused
 from turnbuckle.cost import packet
 from turnbuckle.cost.loggp import loggp_seconds
 from turnbuckle.cost.nvlink import Nvlink
-from turnbuckle.cost.packet import PAGEABLE_THRESHOLD, Link, copy_seconds, on_device_seconds, pageable_log_sd, read_limited
+from turnbuckle.cost.packet import (
+    PAGEABLE_THRESHOLD,
+    Link,
+    copy_seconds,
+    on_device_seconds,
+    pageable_log_sd,
+    read_limited,
+)
 from turnbuckle.cost.pcie import Pcie
 from turnbuckle.cost.wire import WAYS, Way
 from turnbuckle.machine import load, names
@@ -28,7 +35,7 @@ links: st.SearchStrategy[Link] = st.sampled_from(
 ways, sizes, latencies = st.sampled_from(WAYS), st.integers(0, 1 << 32), st.floats(0, 1e-3)
 
 
-# --- time ---------------------------------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------
 
 
 @plain
@@ -42,7 +49,9 @@ def test_pinned_is_equation_10(link: Link, way: Way, n: int, latency: float) -> 
 @given(links, ways, st.integers(1, 1 << 32), st.floats(1e9, 1e12))
 def test_pageable_is_equation_9(link: Link, way: Way, n: int, memory: float) -> None:
     pinned = float(copy_seconds(n, link, way, latency=2e-6))
-    everywhere = float(copy_seconds(n, link, way, latency=2e-6, host_memory_bandwidth=memory, pageable_threshold=0))
+    everywhere = float(
+        copy_seconds(n, link, way, latency=2e-6, host_memory_bandwidth=memory, pageable_threshold=0)
+    )
     assert everywhere == pytest.approx(pinned + 2 * n / memory, rel=1e-9)
     stepwise = float(copy_seconds(n, link, way, latency=2e-6, host_memory_bandwidth=memory))
     assert stepwise == (everywhere if n >= PAGEABLE_THRESHOLD else pinned)
@@ -52,21 +61,37 @@ def test_pageable_is_equation_9(link: Link, way: Way, n: int, memory: float) -> 
 @given(links, ways, sizes, st.integers(1, 1 << 30), latencies)
 def test_longer_copies_take_longer(link: Link, way: Way, n: int, more: int, latency: float) -> None:
     for memory in (None, 50e9):
-        short, long = copy_seconds([n, n + more], link, way, latency=latency, host_memory_bandwidth=memory)
+        short, long = copy_seconds(
+            [n, n + more], link, way, latency=latency, host_memory_bandwidth=memory
+        )
         assert latency <= short <= long
 
 
 def test_an_empty_copy_takes_the_latency() -> None:
     for link in (Pcie(4), Nvlink(2, 2)):
         for memory in (None, 50e9):
-            assert float(copy_seconds(0, link, "read", latency=3e-6, host_memory_bandwidth=memory, pageable_threshold=0)) == 3e-6
+            assert (
+                float(
+                    copy_seconds(
+                        0,
+                        link,
+                        "read",
+                        latency=3e-6,
+                        host_memory_bandwidth=memory,
+                        pageable_threshold=0,
+                    )
+                )
+                == 3e-6
+            )
 
 
 def test_millions_at_once_are_one_by_one() -> None:
     n = np.random.default_rng(1).integers(0, 1 << 26, 100_000)
     found = copy_seconds(n, Pcie(4), "both", latency=2e-6, host_memory_bandwidth=1e11)
     for k in (0, 16383, 16384, 77777, 99_999):
-        assert found[k] == float(copy_seconds(int(n[k]), Pcie(4), "both", latency=2e-6, host_memory_bandwidth=1e11))
+        assert found[k] == float(
+            copy_seconds(int(n[k]), Pcie(4), "both", latency=2e-6, host_memory_bandwidth=1e11)
+        )
 
 
 def test_on_the_device() -> None:
@@ -74,10 +99,18 @@ def test_on_the_device() -> None:
     assert on_device_seconds(n, 900e9, latency=2e-6) == pytest.approx(loggp_seconds(n, 2e-6, 900e9))
 
 
-@pytest.mark.parametrize(("file", "way", "within", "peak"), [("h2d", "read", 9.0, 20.0), ("d2h", "write", 2.0, 15.0)])
-def test_copies_of_a_v100_as_measured(shared: Path, file: str, way: Way, within: float, peak: float) -> None:
-    """81 sizes on PCIe 3 x16, nothing fitted but the latency of the smallest: weighted error [%] of this law, and of peak bandwidth."""
-    text = (shared / "traces" / "measured" / "superbench_v100_pcie_copy" / f"cuda_memory_{file}_bw.log").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("file", "way", "within", "peak"), [("h2d", "read", 9.0, 20.0), ("d2h", "write", 2.0, 15.0)]
+)
+def test_copies_of_a_v100_as_measured(
+    shared: Path, file: str, way: Way, within: float, peak: float
+) -> None:
+    """81 sizes on PCIe 3 x16, nothing fitted but the latency of the smallest: weighted error [%] of
+    this law, and of peak bandwidth.
+    """
+    text = (
+        shared / "traces" / "measured" / "superbench_v100_pcie_copy" / f"cuda_memory_{file}_bw.log"
+    ).read_text(encoding="utf-8")
     found = re.findall(r"Bandwidth = ([0-9.]+) GB/s.*Size = ([0-9]+) bytes", text)
     n, rate = np.array([float(s) for _, s in found]), np.array([float(b) * 1e9 for b, _ in found])
     link, seconds = Pcie(3, 16), n / rate
@@ -90,7 +123,7 @@ def test_copies_of_a_v100_as_measured(shared: Path, file: str, way: Way, within:
     assert error(loggp_seconds(n, latency, link.raw_bandwidth)) > peak
 
 
-# --- pageable error -----------------------------------------------------------------------------------------------------
+# --- pageable error -------------------------------------------------------------------------------
 
 
 def test_the_error_is_wide_below_the_threshold_only() -> None:
@@ -98,38 +131,59 @@ def test_the_error_is_wide_below_the_threshold_only() -> None:
     found = pageable_log_sd(n, Pcie(3), "read", latency=2e-6, host_memory_bandwidth=50e9)
     assert found[0] == 0 and (np.diff(found[:4]) > 0).all() and found[4:].tolist() == [0, 0]
     inside = copy_seconds(2**18, Pcie(3), "read", latency=2e-6, host_memory_bandwidth=50e9)
-    staged = copy_seconds(2**18, Pcie(3), "read", latency=2e-6, host_memory_bandwidth=50e9, pageable_threshold=0)
-    assert math.log(float(staged / inside)) == pytest.approx(float(found[2])), "a standard deviation up lies equation 9"
-    later = pageable_log_sd(n, Pcie(3), "read", latency=2e-6, host_memory_bandwidth=50e9, pageable_threshold=2**20)
+    staged = copy_seconds(
+        2**18, Pcie(3), "read", latency=2e-6, host_memory_bandwidth=50e9, pageable_threshold=0
+    )
+    assert math.log(float(staged / inside)) == pytest.approx(float(found[2])), (
+        "a standard deviation up lies equation 9"
+    )
+    later = pageable_log_sd(
+        n, Pcie(3), "read", latency=2e-6, host_memory_bandwidth=50e9, pageable_threshold=2**20
+    )
     assert later[4] > 0 and later[5] == 0
     without = pageable_log_sd([0, 1], Pcie(3), "read", latency=0, host_memory_bandwidth=50e9)
-    assert without[0] == 0 and np.isfinite(without).all(), "no bytes and no latency: nothing to be wrong about"
+    assert without[0] == 0 and np.isfinite(without).all(), (
+        "no bytes and no latency: nothing to be wrong about"
+    )
 
 
-# --- reads in flight ----------------------------------------------------------------------------------------------------
+# --- reads in flight ------------------------------------------------------------------------------
 
 
 def test_tags_limit_reads_as_little_has_it() -> None:
     """models.md 3.3: 256 tags of 512 B."""
     trips = (1.2e-6, 5.2e-6, 101e-6)
-    found = [float(read_limited(2**30, Pcie(5), "read", tags=256, round_trip=r)) / 1e9 for r in trips]
+    found = [
+        float(read_limited(2**30, Pcie(5), "read", tags=256, round_trip=r)) / 1e9 for r in trips
+    ]
     assert found == pytest.approx([52.73, 25.2, 1.298], rel=1e-3)
-    assert float(read_limited(2**30, Nvlink(2, 2), "read", tags=100, round_trip=1e-6)) == pytest.approx(25.6e9)
+    assert float(
+        read_limited(2**30, Nvlink(2, 2), "read", tags=100, round_trip=1e-6)
+    ) == pytest.approx(25.6e9)
 
 
 @plain
 @given(links, sizes, st.integers(1, 2048), st.floats(1e-7, 1e-3), st.floats(1, 10))
 def test_limits_only_limit_reads(link: Link, n: int, tags: int, trip: float, longer: float) -> None:
-    assert float(read_limited(n, link, "write", tags=tags, round_trip=trip)) == float(link.bandwidth(n, "write"))
-    near, far = (float(read_limited(n, link, "read", tags=tags, round_trip=t)) for t in (trip, trip * longer))
+    assert float(read_limited(n, link, "write", tags=tags, round_trip=trip)) == float(
+        link.bandwidth(n, "write")
+    )
+    near, far = (
+        float(read_limited(n, link, "read", tags=tags, round_trip=t)) for t in (trip, trip * longer)
+    )
     assert 0 < far <= near <= float(link.bandwidth(n, "read"))
-    assert float(read_limited(n, link, "both", tags=tags, round_trip=trip)) <= float(link.bandwidth(n, "both"))
+    assert float(read_limited(n, link, "both", tags=tags, round_trip=trip)) <= float(
+        link.bandwidth(n, "both")
+    )
 
 
-# --- names --------------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["PCIe4x16", "pcie4x16", "PCIe 4 x16", "pcie_4_x16", "pcie4_x16", "PCIe 4.0 x16", "PCIe4-x16"])
+@pytest.mark.parametrize(
+    "text",
+    ["PCIe4x16", "pcie4x16", "PCIe 4 x16", "pcie_4_x16", "pcie4_x16", "PCIe 4.0 x16", "PCIe4-x16"],
+)
 def test_a_link_has_one_name(text: str) -> None:
     assert packet.link(" pcie4-x16 ") == Pcie(4, 16)
     assert "called pcie4-x16" in refused("A016", packet.link, text).fix
@@ -137,11 +191,15 @@ def test_a_link_has_one_name(text: str) -> None:
 
 def test_a_link_is_called_as_the_machine_that_has_it() -> None:
     linked = [name for name in names() if packet.is_link(name)]
-    assert linked == sorted(f"pcie{generation}-x{lanes}" for generation in range(1, 7) for lanes in (1, 4, 8, 16))
+    assert linked == sorted(
+        f"pcie{generation}-x{lanes}" for generation in range(1, 7) for lanes in (1, 4, 8, 16)
+    )
     for name in linked:
         one = packet.link(name)
         changed = {c.parameter: c.set.value for c in load(name).changes if c.set is not None}
-        assert one.name == name and changed["link.h2d.bandwidth"] == pytest.approx(one.raw_bandwidth, rel=1e-3)
+        assert one.name == name and changed["link.h2d.bandwidth"] == pytest.approx(
+            one.raw_bandwidth, rel=1e-3
+        )
 
 
 def test_names_come_back() -> None:
@@ -171,7 +229,7 @@ def test_names_that_are_none(text: str, hint: str) -> None:
     assert hint in e.fix and e.found.isprintable() and len(e.found) <= 42
 
 
-# --- refused ------------------------------------------------------------------------------------------------------------
+# --- refused --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

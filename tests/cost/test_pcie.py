@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
-from turnbuckle.cost.pcie import BOUNDARIES, LANES, PAYLOADS, RATE, Pcie, acknowledgement_interval, efficiency, published_read_bytes
+from turnbuckle.cost.pcie import (
+    BOUNDARIES,
+    LANES,
+    PAYLOADS,
+    RATE,
+    Pcie,
+    acknowledgement_interval,
+    efficiency,
+    published_read_bytes,
+)
 from turnbuckle.cost.wire import WAYS, Way
 
 plain = settings(max_examples=150)
@@ -47,23 +56,33 @@ def counted(link: Pcie, n: int, way: Way) -> tuple[int, int]:
     answers = packets(link.completion_bytes, link.completion_header, True)
     if link.legacy_headers and way == "read":
         return 0, (link.request_header + answers if n else 0)
-    return {"write": (writes, 0), "read": (requests, answers), "both": (writes + requests, answers)}[way]
+    return {
+        "write": (writes, 0),
+        "read": (requests, answers),
+        "both": (writes + requests, answers),
+    }[way]
 
 
-# --- published ----------------------------------------------------------------------------------------------------------
+# --- published ------------------------------------------------------------------------------------
 
 
 def test_generation_3_as_published() -> None:
-    """models.md 3.1, of pcie-model: 14.21 GB/s for packets on 16 lanes; 13.18, 12.99, 12.46 at length; 10.83, 10.34, 8.12 at 64 B."""
+    """models.md 3.1, of pcie-model: 14.21 GB/s for packets on 16 lanes; 13.18, 12.99, 12.46 at
+    length; 10.83, 10.34, 8.12 at 64 B.
+    """
     link = Pcie(3, 16, mps=256, mrrs=512)
     assert link.packet_bandwidth / 1e9 == pytest.approx(14.21, abs=0.005)
     for size, wanted in ((2**30, (13.18, 12.99, 12.46)), (64, (10.83, 10.34, 8.12))):
-        assert [float(link.bandwidth(size, way)) / 1e9 for way in ("read", "write", "both")] == pytest.approx(wanted, abs=0.005)
+        assert [
+            float(link.bandwidth(size, way)) / 1e9 for way in ("read", "write", "both")
+        ] == pytest.approx(wanted, abs=0.005)
 
 
 def test_rates_of_the_generations() -> None:
     """16 lanes after the line code: 4, 8, 15.75, 31.5, 63 and 121 GB/s (models.md 6)."""
-    assert [Pcie(g, 16).raw_bandwidth / 1e9 for g in range(1, 8)] == pytest.approx([4, 8, 15.754, 31.508, 63.015, 121, 242], abs=1e-3)
+    assert [Pcie(g, 16).raw_bandwidth / 1e9 for g in range(1, 8)] == pytest.approx(
+        [4, 8, 15.754, 31.508, 63.015, 121, 242], abs=1e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,26 +97,40 @@ def test_rates_of_the_generations() -> None:
         (5, 16, [144, 168, 182, 246, 374, 630]),
     ],
 )
-def test_acknowledgement_intervals_of_the_specification(generation: int, lanes: int, wanted: list[int]) -> None:
+def test_acknowledgement_intervals_of_the_specification(
+    generation: int, lanes: int, wanted: list[int]
+) -> None:
     assert [acknowledgement_interval(generation, lanes, mps) for mps in PAYLOADS] == wanted
 
 
 def test_headers() -> None:
-    """20 or 24 bytes, 20 for completions, 4 more with an ECRC; 8 or 12 as the paper has them (D5)."""
-    assert [(Pcie(3, address_bits=b).request_header, Pcie(3, address_bits=b).completion_header) for b in (32, 64)] == [(20, 20), (24, 20)]
+    """20 or 24 bytes, 20 for completions, 4 more with an ECRC; 8 or 12 as the paper has them
+    (D5).
+    """
+    assert [
+        (Pcie(3, address_bits=b).request_header, Pcie(3, address_bits=b).completion_header)
+        for b in (32, 64)
+    ] == [(20, 20), (24, 20)]
     assert (Pcie(3, ecrc=True).request_header, Pcie(3, ecrc=True).completion_header) == (28, 24)
     legacy = [Pcie(3, address_bits=b, legacy_headers=True) for b in (32, 64)]
     assert [(one.request_header, one.completion_header) for one in legacy] == [(8, 8), (12, 12)]
 
 
 @pytest.mark.parametrize(
-    ("legacy", "read", "write"), [(False, (0.762, 0.865, 0.928), (0.842, 0.914)), (True, (0.842, 0.914, 0.955), (0.914, 0.955))]
+    ("legacy", "read", "write"),
+    [(False, (0.762, 0.865, 0.928), (0.842, 0.914)), (True, (0.842, 0.914, 0.955), (0.914, 0.955))],
 )
-def test_efficiencies_at_length(legacy: bool, read: tuple[float, ...], write: tuple[float, ...]) -> None:
+def test_efficiencies_at_length(
+    legacy: bool, read: tuple[float, ...], write: tuple[float, ...]
+) -> None:
     """models.md 1.11, headers full and as printed."""
     link = Pcie(3, completion="rcb", legacy_headers=legacy)
-    assert [float(efficiency(2**30, replace(link, rcb=rcb), "read")) for rcb in (64, 128, 256)] == pytest.approx(read, abs=6e-4)
-    assert [float(efficiency(2**30, replace(link, mps=mps, rcb=64), "write")) for mps in (128, 256)] == pytest.approx(write, abs=6e-4)
+    assert [
+        float(efficiency(2**30, replace(link, rcb=rcb), "read")) for rcb in (64, 128, 256)
+    ] == pytest.approx(read, abs=6e-4)
+    assert [
+        float(efficiency(2**30, replace(link, mps=mps, rcb=64), "write")) for mps in (128, 256)
+    ] == pytest.approx(write, abs=6e-4)
 
 
 def test_the_printed_request_carries_data() -> None:
@@ -120,7 +153,7 @@ def test_counting_in_symbols_leaves_more() -> None:
     assert Pcie(3, 1).share == Pcie(3, 1, interval="symbols").share
 
 
-# --- laws ---------------------------------------------------------------------------------------------------------------
+# --- laws -----------------------------------------------------------------------------------------
 
 
 @plain
@@ -128,8 +161,12 @@ def test_counting_in_symbols_leaves_more() -> None:
 def test_as_many_bytes_as_packets_counted(link: Pcie, way: Way, n: int) -> None:
     sent, received = counted(link, n, way)
     assert tuple(map(float, link.wire_bytes(n, way))) == (sent, received)
-    assert float(link.wire_seconds(n, way)) == pytest.approx(max(sent, received) / link.packet_bandwidth, rel=1e-12)
-    assert float(link.bandwidth(n, way)) == pytest.approx(n * link.packet_bandwidth / max(sent, received), rel=1e-12)
+    assert float(link.wire_seconds(n, way)) == pytest.approx(
+        max(sent, received) / link.packet_bandwidth, rel=1e-12
+    )
+    assert float(link.bandwidth(n, way)) == pytest.approx(
+        n * link.packet_bandwidth / max(sent, received), rel=1e-12
+    )
 
 
 @plain
@@ -150,7 +187,9 @@ def test_more_bytes_never_take_less_time(link: Pcie, way: Way, n: int, more: int
 @plain
 @given(links, ways, st.integers(1, 1000), st.integers(1, 1000))
 def test_full_packets_are_best(link: Pcie, way: Way, k: int, n: int) -> None:
-    """At multiples of all packet sizes the efficiency does not fall, and no size has a better one."""
+    """At multiples of all packet sizes the efficiency does not fall, and no size has a better
+    one.
+    """
     whole = math.lcm(link.mps, link.mrrs, link.completion_bytes)
     at, later, any_size = link.efficiency([k * whole, 2 * k * whole, n], way)
     assert later >= at - 1e-12
@@ -178,11 +217,17 @@ def test_full_headers_cost_more_than_legacy(link: Pcie, way: Way, n: int) -> Non
 @plain
 @given(links, ways, sizes)
 def test_generations_scale_and_lanes_add(link: Pcie, way: Way, n: int) -> None:
-    """Bytes do not know how fast they travel; double the rate at the same line code is double the bandwidth."""
+    """Bytes do not know how fast they travel; double the rate at the same line code is double the
+    bandwidth.
+    """
     other = replace(link, generation=4), replace(link, generation=5)
-    assert [float(b) for b in other[0].wire_bytes(n, way)] == [float(b) for b in link.wire_bytes(n, way)]
+    assert [float(b) for b in other[0].wire_bytes(n, way)] == [
+        float(b) for b in link.wire_bytes(n, way)
+    ]
     assert float(other[1].bandwidth(n, way)) == pytest.approx(2 * float(other[0].bandwidth(n, way)))
-    assert replace(link, lanes=8).raw_bandwidth == pytest.approx(8 * replace(link, lanes=1).raw_bandwidth)
+    assert replace(link, lanes=8).raw_bandwidth == pytest.approx(
+        8 * replace(link, lanes=1).raw_bandwidth
+    )
 
 
 @plain
@@ -203,11 +248,14 @@ def test_shapes_are_kept() -> None:
     sizes_of = np.arange(1, 100_001).reshape(100, 1000)
     found = Pcie(4).bandwidth(sizes_of, "read")
     assert found.shape == (100, 1000)
-    assert found[99, 999] == float(Pcie(4).bandwidth(100_000, "read")) and Pcie(4).bandwidth(7, "read").shape == ()
+    assert (
+        found[99, 999] == float(Pcie(4).bandwidth(100_000, "read"))
+        and Pcie(4).bandwidth(7, "read").shape == ()
+    )
     assert Pcie(4).bandwidth([], "read").shape == (0,)
 
 
-# --- refused ------------------------------------------------------------------------------------------------------------
+# --- refused --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -237,7 +285,9 @@ def test_links_that_do_not_exist(code: str, given: dict[str, Any]) -> None:
     assert refused(code, Pcie, **{"generation": 4, **given}).fix
 
 
-@pytest.mark.parametrize("size", [-1, math.nan, math.inf, 2.0**54, [1, 2, -3], "many", None, [[1], [2, 3]]])
+@pytest.mark.parametrize(
+    "size", [-1, math.nan, math.inf, 2.0**54, [1, 2, -3], "many", None, [[1], [2, 3]]]
+)
 def test_sizes_that_are_none(size: Any) -> None:
     refused("A018", Pcie(4).bandwidth, size, "read")
 

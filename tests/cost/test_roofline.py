@@ -33,7 +33,9 @@ def test_copies_beside_are_never_faster_than_copies_behind(n: list[float], t: li
 
 @drawn
 @given(amounts, prices, st.integers(0, 4), st.floats(1, 100))
-def test_more_work_or_dearer_work_is_never_faster(n: list[float], t: list[float], which: int, factor: float) -> None:
+def test_more_work_or_dearer_work_is_never_faster(
+    n: list[float], t: list[float], which: int, factor: float
+) -> None:
     for overlap in OVERLAPS:
         here = float(roofline_seconds(Work(*n), Costs(*t), overlap))
         more, dearer = list(n), list(t)
@@ -47,7 +49,9 @@ def test_more_work_or_dearer_work_is_never_faster(n: list[float], t: list[float]
 def test_all_costs_times_k_is_time_times_k(n: list[float], t: list[float], k: float) -> None:
     for overlap in OVERLAPS:
         here = float(roofline_seconds(Work(*n), Costs(*t), overlap))
-        assert float(roofline_seconds(Work(*n), Costs(*(c * k for c in t)), overlap)) == pytest.approx(here * k)
+        assert float(
+            roofline_seconds(Work(*n), Costs(*(c * k for c in t)), overlap)
+        ) == pytest.approx(here * k)
 
 
 def test_limits() -> None:
@@ -57,10 +61,15 @@ def test_limits() -> None:
 
 
 def test_what_is_not_used_need_not_be_known() -> None:
-    assert float(roofline_seconds(Work(0.0, 1e9), Costs(math.nan, 1e-9, math.nan, math.inf, math.inf))) == 1.0
+    assert (
+        float(roofline_seconds(Work(0.0, 1e9), Costs(math.nan, 1e-9, math.nan, math.inf, math.inf)))
+        == 1.0
+    )
     assert math.isnan(float(roofline_seconds(Work(1.0, 1e9), Costs(math.nan, 1e-9))))
 
 
 def test_it_broadcasts() -> None:
-    found = roofline_seconds(Work(np.zeros(3), np.array([1.0, 2.0, 3.0])), Costs(1.0, np.array([[1.0], [10.0]])))
+    found = roofline_seconds(
+        Work(np.zeros(3), np.array([1.0, 2.0, 3.0])), Costs(1.0, np.array([[1.0], [10.0]]))
+    )
     assert found.tolist() == [[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]]

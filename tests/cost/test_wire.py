@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from turnbuckle.cost.wire import LARGEST, PIECE, carried_bytes, effective_bandwidth, in_pieces, packets
+from turnbuckle.cost.wire import (
+    LARGEST,
+    PIECE,
+    carried_bytes,
+    effective_bandwidth,
+    in_pieces,
+    packets,
+)
 from turnbuckle.foundation.errors import UsageError
 
 
@@ -39,4 +46,6 @@ def test_what_is_given_is_not_changed() -> None:
 
 
 def test_effective_bandwidth() -> None:
-    assert effective_bandwidth(np.array([100.0, 300.0]), np.array([200.0, 400.0]), 8.0).tolist() == [4.0, 6.0]
+    assert effective_bandwidth(
+        np.array([100.0, 300.0]), np.array([200.0, 400.0]), 8.0
+    ).tolist() == [4.0, 6.0]

@@ -14,7 +14,9 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PACKAGE = Path(turnbuckle.__file__).parent
 #: Modules whose text has an example.
 MODULES = [
-    ".".join(("turnbuckle", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+    ".".join(("turnbuckle", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    )
     for path in sorted(PACKAGE.rglob("*.py"))
     if ">>> " in path.read_text(encoding="utf-8")
 ]
@@ -23,7 +25,11 @@ MODULES = [
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name: str) -> None:
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
-    tests = [test for test in doctest.DocTestFinder().find(importlib.import_module(name)) if test.examples]
+    tests = [
+        test
+        for test in doctest.DocTestFinder().find(importlib.import_module(name))
+        if test.examples
+    ]
     assert tests, "an example that no docstring has is never run"
     for test in tests:
         runner.run(test)

@@ -14,7 +14,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 manual = script("docs/examples.py")
 #: The blocks of a notebook's page are its cells, which `test_notebooks` runs.
-PAGES = [p for p in manual.pages() if not p.stem.startswith("notebook-") and manual.blocks(p.read_text(encoding="utf-8"))]
+PAGES = [
+    p
+    for p in manual.pages()
+    if not p.stem.startswith("notebook-") and manual.blocks(p.read_text(encoding="utf-8"))
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -24,7 +28,10 @@ def test_the_page_shows_what_the_program_says(page: Path) -> None:
         for block in manual.blocks(page.read_text(encoding="utf-8")):
             for step in block.steps:
                 output, code = manual.run(step, names)
-                wrong += [f"line {block.line}, {step.code.splitlines()[0]}: {d}" for d in manual.differences(step, output, code)]
+                wrong += [
+                    f"line {block.line}, {step.code.splitlines()[0]}: {d}"
+                    for d in manual.differences(step, output, code)
+                ]
     assert not wrong, "\n".join([*wrong, "", "if the program is right: python docs/examples.py"])
 
 
@@ -37,10 +44,12 @@ def test_the_newcomers_commands_are_examples() -> None:
         page = manual.blocks((ROOT / name).read_text(encoding="utf-8"))
         commands = [step.code for block in page if block.kind == "console" for step in block.steps]
         for word in words:
-            assert any(command.startswith(f"turnbuckle {word}") for command in commands), f"{name} shows no turnbuckle {word}"
+            assert any(command.startswith(f"turnbuckle {word}") for command in commands), (
+                f"{name} shows no turnbuckle {word}"
+            )
 
 
-# --- the comparison can fail ------------------------------------------------------------------------------------------
+# --- the comparison can fail ----------------------------------------------------------------------
 
 PAGE = """
 ```console
@@ -64,7 +73,13 @@ def test_lines_left_out_are_allowed_where_dots_stand() -> None:
 
 @pytest.mark.parametrize(
     ("output", "code"),
-    [(["a 1.00 s", "b 7"], 0), (["a 1.05 s", "b 7"], 2), (["a 1.00 ms", "b 7"], 2), (["b 7", "a 1.00 s"], 2), (["a 1.00 s"], 2)],
+    [
+        (["a 1.00 s", "b 7"], 0),
+        (["a 1.05 s", "b 7"], 2),
+        (["a 1.00 ms", "b 7"], 2),
+        (["b 7", "a 1.00 s"], 2),
+        (["a 1.00 s"], 2),
+    ],
     ids=["exit code", "number", "unit", "order", "missing line"],
 )
 def test_a_page_that_is_wrong_is_found(output: list[str], code: int) -> None:

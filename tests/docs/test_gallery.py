@@ -9,7 +9,8 @@ from scripts import script
 from turnbuckle.foundation import registry
 
 gallery = script("docs/gallery.py")
-#: Answers with figures -> one that stands in the gallery; accuracy has a page of its own, since no measurements of others ship.
+#: Answers with figures -> one that stands in the gallery; accuracy has a page of its own, since no
+#: measurements of others ship.
 DRAWN = {
     "project": "the-report-breakdown",
     "distance": "the-report-slack",
@@ -27,7 +28,9 @@ DRAWN = {
 
 def test_each_answer_with_figures_is_there() -> None:
     assert DRAWN.keys() | {"validate"} == set(registry.entries("figures"))
-    assert [name for name in DRAWN.values() if not (gallery.PICTURES / f"{name}.svg").exists()] == []
+    assert [
+        name for name in DRAWN.values() if not (gallery.PICTURES / f"{name}.svg").exists()
+    ] == []
 
 
 def test_numbers_may_differ_by_rounding_and_nothing_else() -> None:

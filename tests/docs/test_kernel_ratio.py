@@ -7,4 +7,6 @@ from scripts import script
 
 def test_the_picture_is_current() -> None:
     module = script("docs/kernel_ratio.py")
-    assert module.PICTURE.read_text(encoding="utf-8") == module.picture(), "run: python docs/kernel_ratio.py"
+    assert module.PICTURE.read_text(encoding="utf-8") == module.picture(), (
+        "run: python docs/kernel_ratio.py"
+    )

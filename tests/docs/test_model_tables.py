@@ -1,4 +1,6 @@
-"""Tables of docs/models are what the program says: those of recordings are computed again, and every other one names its test."""
+"""Tables of docs/models are what the program says: those of recordings are computed again, and
+every other one names its test.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ RECORDINGS = {
     "GTLS, RTX 3060": "gtls_rtx3060",
     "two H100, one second of an LLM": "h100_2gpu_1s",
 }
-#: Tables of numbers by page and the first column titles, and what computes them: a test, or a script whose output they are.
+#: Tables of numbers by page and the first column titles, and what computes them: a test, or a
+#: script whose output they are.
 COMPUTED = {
     ("kernels", "kernels or codes, GPUs"): "validation/kernels/judge.py",
     ("remoting", "what, rows"): "validation/remoting/judge.py",
@@ -65,13 +68,17 @@ COMPUTED = {
 
 
 def test_every_table_of_numbers_is_computed() -> None:
-    """Of a table count four numbers with decimals, and six of any kind where it stands as evidence."""
+    """Of a table count four numbers with decimals, and six of any kind where it stands as
+    evidence.
+    """
     unnamed, computed = [], set()
     for path in sorted(MODELS.glob("*.md")):
         evidence = evidence_of(path.stem)
         for titles, cells in tables(path.stem):
             text = " ".join(cell for row in cells for cell in row)
-            named = [k for k in COMPUTED if k[0] == path.stem and ", ".join(titles).startswith(k[1])]
+            named = [
+                k for k in COMPUTED if k[0] == path.stem and ", ".join(titles).startswith(k[1])
+            ]
             computed |= set(named)
             few = len(re.findall(r"\d\.\d", text)) < 4
             if few and (titles not in evidence or len(numbers(text)) < 6):
@@ -82,7 +89,9 @@ def test_every_table_of_numbers_is_computed() -> None:
     assert computed == set(COMPUTED)
 
 
-@pytest.mark.parametrize(("page", "file"), sorted({(page, file) for (page, _), file in COMPUTED.items()}))
+@pytest.mark.parametrize(
+    ("page", "file"), sorted({(page, file) for (page, _), file in COMPUTED.items()})
+)
 def test_what_computes_a_table_knows_its_page(page: str, file: str) -> None:
     assert page in (ROOT / file).read_text(encoding="utf-8")
 
@@ -119,7 +128,17 @@ def test_runs_behind_one_link(answered: Callable[..., Any], name: str) -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("name", shown("sharing", "recording, 100 µs to 10 µs"))
 def test_the_ratios_of_the_report(answered: Callable[..., Any], name: str) -> None:
-    words = ("--surface", "--latency", "10us,100us,1ms", "--bandwidth", "16GB/s", "--form", "all", "--runs", "1,3")
+    words = (
+        "--surface",
+        "--latency",
+        "10us,100us,1ms",
+        "--bandwidth",
+        "16GB/s",
+        "--form",
+        "all",
+        "--runs",
+        "1,3",
+    )
     told = answered("model sharing", name, *words)["comparisons"]
     keys = ("integration", "disaggregation", "gpu_gpu_tight", "gpu_gpu_pooled")
     for cell, key in zip(shown("sharing", "recording, 100 µs to 10 µs")[name], keys, strict=True):
@@ -130,7 +149,9 @@ def test_the_ratios_of_the_report(answered: Callable[..., Any], name: str) -> No
 @pytest.mark.parametrize("name", shown("ssi", "recording, calls"))
 def test_a_loop_of_all_kernels(answered: Callable[..., Any], name: str) -> None:
     calls, loop, gains, farther, recorded = shown("ssi", "recording, calls")[name]
-    told = answered("model ssi", name, "--link", "pcie4-x16", "--now", "PCIe", "--far", "data centre")
+    told = answered(
+        "model ssi", name, "--link", "pcie4-x16", "--now", "PCIe", "--far", "data centre"
+    )
     seen = answered("slack", name, "--draws", "0")
     assert int(calls.replace(",", "")) == told["loop"]["calls"]
     agree(loop, told["delta_seconds"] / seen["measured_seconds"] * 100)
@@ -139,7 +160,9 @@ def test_a_loop_of_all_kernels(answered: Callable[..., Any], name: str) -> None:
     agree(recorded, _at(seen["curve"], 7.2e-6))
 
 
-@pytest.mark.parametrize("row", rows("kernels", "kernels or programs, cases"), ids=lambda row: row[0])
+@pytest.mark.parametrize(
+    "row", rows("kernels", "kernels or programs, cases"), ids=lambda row: row[0]
+)
 def test_ratios_of_kernels_are_those_of_the_card(row: list[str]) -> None:
     _, name, _, off, nothing, inside = row
     by_case: dict[str, list[dict[str, Any]]] = {}
@@ -147,15 +170,24 @@ def test_ratios_of_kernels_are_those_of_the_card(row: list[str]) -> None:
         if fnmatch(each["case"], name.strip("`")):
             by_case.setdefault(each["case"], []).append(each)
     for cell, model in ((off, "projection"), (nothing, "nothing")):
-        medians = [median(each["off"] for each in case if each["model"] == model) * 100 for case in by_case.values()]
+        medians = [
+            median(each["off"] for each in case if each["model"] == model) * 100
+            for case in by_case.values()
+        ]
         assert numbers(cell) == [round(m) for m in sorted({min(medians), max(medians)})]
-    projected = [each for case in by_case.values() for each in case if each["model"] == "projection"]
+    projected = [
+        each for case in by_case.values() for each in case if each["model"] == "projection"
+    ]
     assert numbers(inside) == [sum(each["covered"] for each in projected), len(projected)]
 
 
 #: Several recordings of one program in the table of orders, by how their cell begins.
 ORDERED = {
-    "one program on 15 streams": ("extrap_concurrent_s1", "extrap_concurrent_s2", "extrap_concurrent_s4"),
+    "one program on 15 streams": (
+        "extrap_concurrent_s1",
+        "extrap_concurrent_s2",
+        "extrap_concurrent_s4",
+    ),
     "gaussian with two versions": ("rodinia_gaussian_rtx3090_a", "rodinia_gaussian_rtx3090_b"),
 }
 

@@ -1,4 +1,6 @@
-"""Tables about copies and links in docs/models: data sheets against measured nodes, packets, and what is assumed of another node."""
+"""Tables about copies and links in docs/models: data sheets against measured nodes, packets, and
+what is assumed of another node.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ TWO_GPUS = "measured/superbench_gpu_copy_2gpu/gpu_copy_bw_performance.log"
 CLOVERLEAF = "nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite"
 WAYS: dict[str, Way] = {"to the device": "read", "to the host": "write", "both, each way": "both"}
 
-# --- ahead --------------------------------------------------------------------------------------------------------------
+# --- ahead ----------------------------------------------------------------------------------------
 
 #: Sides of the table of real nodes by how their cell begins.
 SIDES = {
@@ -53,10 +55,14 @@ def side(shared: Path, cell: str) -> Path:
 
 
 def real_nodes() -> list[tuple[str, str, list[str], list[str]]]:
-    """Return A, B, the options in both cells, and the other cells of each row; `the same` is the row above, `itself` is A."""
+    """Return A, B, the options in both cells, and the other cells of each row; `the same` is the
+    row above, `itself` is A.
+    """
     out: list[tuple[str, str, list[str], list[str]]] = []
     for here, there, *cells in rows("ahead", "A, B and its transfers"):
-        options = [word for text in re.findall(r"`(--[^`]+)`", here + there) for word in shlex.split(text)]
+        options = [
+            word for text in re.findall(r"`(--[^`]+)`", here + there) for word in shlex.split(text)
+        ]
         a = out[-1][0] if here.startswith("the same") else here
         b = out[-1][1] if there == "the same" else there
         out.append((a, a if b.startswith("itself") else b, options, cells))
@@ -65,21 +71,29 @@ def real_nodes() -> list[tuple[str, str, list[str], list[str]]]:
 
 @pytest.mark.shared
 @pytest.mark.parametrize(("a", "b", "options", "cells"), real_nodes())
-def test_real_nodes_from_the_data_sheet(turnbuckle: Run, shared: Path, a: str, b: str, options: list[str], cells: list[str]) -> None:
+def test_real_nodes_from_the_data_sheet(
+    turnbuckle: Run, shared: Path, a: str, b: str, options: list[str], cells: list[str]
+) -> None:
     here, there = side(shared, a), side(shared, b)
     link, transfers, *printed = cells
     recorded = [f for f in (here, there) if f.suffix == ".sqlite"]
     words = [*options, *(["--part", "whole"] if recorded else [])]
     if there.suffix == ".sqlite":
         words += ["--transfers-of", "measured"]
-    ran = turnbuckle("transfers", here, "--on", link.strip("`"), "--measured", there, *words, "--format", "json")
+    ran = turnbuckle(
+        "transfers", here, "--on", link.strip("`"), "--measured", there, *words, "--format", "json"
+    )
     assert ran.code == 0, ran.err
     errors = json.loads(ran.out)["projections"][0]["errors"]
     each = [e for e in errors if (e["direction"] == "all") != ("," in printed[0])]
     for cell, approach in zip(printed, ("packets", "peak", "envelope"), strict=True):
         of = [e for e in each if e["approach"] == approach]
         assert sum(e["count"] for e in of) == numbers(transfers)[0]
-        agree(cell, *(e["wmape_percent"] for e in of), *(e["spread_percent"] for e in of if "±" in cell))
+        agree(
+            cell,
+            *(e["wmape_percent"] for e in of),
+            *(e["spread_percent"] for e in of if "±" in cell),
+        )
 
 
 def test_what_another_node_may_do() -> None:
@@ -87,10 +101,23 @@ def test_what_another_node_may_do() -> None:
     threshold = copy_seconds.__kwdefaults__["pageable_threshold"] / 1024
     expected = {
         "fixed part": (priors.COPY_LATENCY_SD,),
-        "share of the link that": (priors.LINK_FASTEST, priors.LINK_SHARE, 9, 10, nine_of_ten, priors.NODE_SHARE),
+        "share of the link that": (
+            priors.LINK_FASTEST,
+            priors.LINK_SHARE,
+            9,
+            10,
+            nine_of_ten,
+            priors.NODE_SHARE,
+        ),
         "share of the link between": (priors.PEER_SHARE,),
         "share of the device's": (priors.DEVICE_SHARE, 2),
-        "staging by the host": (2, priors.STAGED_SPREAD, priors.STAGED_RATE / 1e9, priors.STAGED_SPREAD, threshold),
+        "staging by the host": (
+            2,
+            priors.STAGED_SPREAD,
+            priors.STAGED_RATE / 1e9,
+            priors.STAGED_SPREAD,
+            threshold,
+        ),
         "copies of other ranks": (1, priors.MOST_SHARERS),
     }
     assert math.isclose(priors._PAIR**2, 2)
@@ -102,11 +129,13 @@ def test_what_another_node_may_do() -> None:
         assert numbers(cell) == rounded, begin
 
 
-# --- packets ------------------------------------------------------------------------------------------------------------
+# --- packets --------------------------------------------------------------------------------------
 
 
 def large_copies() -> list[tuple[str, str, str, list[str]]]:
-    """Return machine, link, direction and the other cells of each row; an empty cell repeats the one above."""
+    """Return machine, link, direction and the other cells of each row; an empty cell repeats the
+    one above.
+    """
     out: list[tuple[str, str, str, list[str]]] = []
     for machine, link, copies, *cells in rows("packet", "machine, link"):
         out.append((machine or out[-1][0], link or out[-1][1], copies, cells))
@@ -124,17 +153,25 @@ def test_large_copies_by_the_law(machine: str, link: str, copies: str, cells: li
 
 @pytest.mark.shared
 @pytest.mark.parametrize(("machine", "link", "copies", "cells"), large_copies())
-def test_large_copies_as_measured(shared: Path, machine: str, link: str, copies: str, cells: list[str]) -> None:
+def test_large_copies_as_measured(
+    shared: Path, machine: str, link: str, copies: str, cells: list[str]
+) -> None:
     traces = shared / "traces"
     way = "h2d" if copies == "to the device" else "d2h"
     if machine.startswith("ND H100"):
-        text = (traces / "measured/azure_nd_a100_h100/ND_H100_v5_results.md").read_text(encoding="utf-8")
+        text = (traces / "measured/azure_nd_a100_h100/ND_H100_v5_results.md").read_text(
+            encoding="utf-8"
+        )
         said = {"h2d": "Host to Device", "d2h": "Device to Host"}[way]
         (rate,) = re.findall(rf"\| {said} +\| (\d+) ", text)
         assert numbers(cells[0]) == [float(rate)]
     elif machine.startswith("2-GPU node"):
         what = "rate.both" if copies.startswith("both") else f"rate.{way}.pinned"
-        (found,) = (q for q in read_measured(traces / TWO_GPUS, with_rates=True).quantities if q.what == what)
+        (found,) = (
+            q
+            for q in read_measured(traces / TWO_GPUS, with_rates=True).quantities
+            if q.what == what
+        )
         agree(cells[0], found.value / 1e9)
     elif machine.startswith("V100"):
         sizes, seconds = curve(traces / V100.format(way))
@@ -165,7 +202,9 @@ def test_errors_by_size(turnbuckle: Run, shared: Path, row: list[str]) -> None:
         way = {"read": "h2d", "write": "d2h"}[WAYS[direction]]
         link = {"V100": "pcie3-x16", "MI100": "pcie4-x16"}[machine]
         file = shared / "traces" / {"V100": V100.format(way), "MI100": MI100}[machine]
-    ran = turnbuckle("transfers", file, "--on", link, "--measured", file, *options, "--format", "json")
+    ran = turnbuckle(
+        "transfers", file, "--on", link, "--measured", file, *options, "--format", "json"
+    )
     assert ran.code == 0, ran.err
     errors = json.loads(ran.out)["projections"][0]["errors"]
     of = {e["approach"]: e for e in errors if e["direction"] == way}

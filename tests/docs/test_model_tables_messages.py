@@ -46,7 +46,7 @@ def asked(turnbuckle: Run, *words: object) -> Any:
     return json.loads(ran.out)
 
 
-# --- integration --------------------------------------------------------------------------------------------------------
+# --- integration ----------------------------------------------------------------------------------
 
 MPI_RUNS = {
     "LAMMPS melt": "lammps-melt-4r",
@@ -58,7 +58,9 @@ MPI_RUNS = {
 @pytest.mark.shared
 @pytest.mark.parametrize("row", rows("integration", "recording, in MPI"), ids=lambda row: row[0])
 def test_gpus_closer_to_each_other(turnbuckle: Run, shared: Path, row: list[str]) -> None:
-    name, mpi, p2p, off_node, by_ratio, ratio_bytes, by_paths, paths_bytes, inside, inside_bytes = row
+    name, mpi, p2p, off_node, by_ratio, ratio_bytes, by_paths, paths_bytes, inside, inside_bytes = (
+        row
+    )
     program, ranks, size = name.split(", ")
     file = shared / "traces" / "nsys-local" / f"{MPI_RUNS[program]}.sqlite"
     words = ("model", "integration", file, "--ranks-per-node", "2", "--on-node-factor", "2")
@@ -70,14 +72,17 @@ def test_gpus_closer_to_each_other(turnbuckle: Run, shared: Path, row: list[str]
     agree(mpi, spent["communication_share"] * 100)
     agree(p2p, spent["p2p_share"] * 100)
     agree(off_node, wide["fractions"]["off_node_share"] * 100)
-    for gain, by_its_bytes, found in ((by_ratio, ratio_bytes, wide), (by_paths, paths_bytes, paths)):
+    for gain, by_its_bytes, found in (
+        (by_ratio, ratio_bytes, wide),
+        (by_paths, paths_bytes, paths),
+    ):
         agree(gain, found["fractions"]["speedup"])
         agree(by_its_bytes, found["fractions"]["speedup_of_bytes"])
     agree(inside, wide["stages"]["gain"] * 100)
     agree(inside_bytes, wide["stages"]["gain_of_bytes"] * 100)
 
 
-# --- extrapolation ------------------------------------------------------------------------------------------------------
+# --- extrapolation --------------------------------------------------------------------------------
 
 
 @cache
@@ -100,7 +105,11 @@ def before_the_first_message(traffic: Traffic) -> float:
 @pytest.mark.shared
 def test_nine_ranks_repeated_beside_sixteen_recorded(shared: Path) -> None:
     nine, sixteen = halo_run(shared, 9), halo_run(shared, 16)
-    traffic = {"9 ranks, recorded": nine, "9 repeated to 16": repeated(nine, 16), "16 ranks, recorded": sixteen}
+    traffic = {
+        "9 ranks, recorded": nine,
+        "9 repeated to 16": repeated(nine, 16),
+        "16 ranks, recorded": sixteen,
+    }
     table = shown("extrapolation", ", run time, compute")
     assert set(table) == set(traffic)
     for name, cells in table.items():
@@ -124,12 +133,16 @@ GRIDS = {
     "Cannon": ("otf2-local/scorep-py-cannon-sendrecv-9r/archive",),
     "HPCC": ("otf2-local/scorep-hpcc-4r/archive",),
     "Quantum ESPRESSO": ("otf2-local/scorep-qe-si-4r/archive",),
-    "2-D halo, 4 ranks; LAMMPS": tuple(f"otf2-local/{n}/archive" for n in ("py-halo-4r", "lammps-melt-4r", "lammps-melt-8r")),
+    "2-D halo, 4 ranks; LAMMPS": tuple(
+        f"otf2-local/{n}/archive" for n in ("py-halo-4r", "lammps-melt-4r", "lammps-melt-8r")
+    ),
 }
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("row", rows("extrapolation", "recording, grid found"), ids=lambda row: row[0])
+@pytest.mark.parametrize(
+    "row", rows("extrapolation", "recording, grid found"), ids=lambda row: row[0]
+)
 def test_grids_that_recordings_show(shared: Path, row: list[str]) -> None:
     name, shape, directions, twice = row
     files = next(files for begin, files in reversed(GRIDS.items()) if name.startswith(begin))
@@ -141,27 +154,42 @@ def test_grids_that_recordings_show(shared: Path, row: list[str]) -> None:
         assert set(numbers(shape)) <= {number for reason in reasons for number in numbers(reason)}
         return
     grids = [grid_of(each) for each in traffic]
-    doubled = [repeated(each, [2 * n for n in grid.shape], grid) for each, grid in zip(traffic, grids, strict=True)]
-    assert [str(grid) for grid in grids] == [f"{each} ranks (ring)" for each in shape.partition(",")[0].split("; ")]
+    doubled = [
+        repeated(each, [2 * n for n in grid.shape], grid)
+        for each, grid in zip(traffic, grids, strict=True)
+    ]
+    assert [str(grid) for grid in grids] == [
+        f"{each} ranks (ring)" for each in shape.partition(",")[0].split("; ")
+    ]
     assert numbers(directions) == [len(grid.offsets) for grid in grids]
-    assert numbers(twice) == [*(each.ranks for each in doubled), *(len(each.messages.send) for each in doubled)]
+    assert numbers(twice) == [
+        *(each.ranks for each in doubled),
+        *(len(each.messages.send) for each in doubled),
+    ]
 
 
 @pytest.mark.shared
 def test_laws_of_strong_scaling(turnbuckle: Run, shared: Path) -> None:
-    files = [shared / "traces/otf2-local" / f"scorep-lammps-melt-{n}r/archive/traces.otf2" for n in (2, 4, 8)]
-    found = asked(turnbuckle, "model", "messages", *files, "--set", "ranks=16", "--ranks-per-node", "1")
+    files = [
+        shared / "traces/otf2-local" / f"scorep-lammps-melt-{n}r/archive/traces.otf2"
+        for n in (2, 4, 8)
+    ]
+    found = asked(
+        turnbuckle, "model", "messages", *files, "--set", "ranks=16", "--ranks-per-node", "1"
+    )
     laws = {law["quantity"]: law for law in found["laws"] if law["path"] in ("", "hostcopy")}
     table = shown("extrapolation", "of it, law")
     assert set(table) == set(laws)
     for quantity, cells in table.items():
         law = laws[quantity]
-        for cell, key in zip(cells, ("held_out", "held_out_repeated", "held_out_unchanged"), strict=True):
+        for cell, key in zip(
+            cells, ("held_out", "held_out_repeated", "held_out_unchanged"), strict=True
+        ):
             assert numbers(cell.replace("+", "")) == [round(law[key] * 100)]
         assert ("undetermined" in cells[0]) == (law["word"] == "undetermined")
 
 
-# --- packets of LiMPPy --------------------------------------------------------------------------------------------------
+# --- packets of LiMPPy ----------------------------------------------------------------------------
 
 SEVERAL_RANKS = {
     "stencil, 32 ranks": "otf2/stencil4d_32rank",
@@ -176,7 +204,9 @@ SEVERAL_RANKS = {
 @pytest.mark.shared
 @pytest.mark.parametrize("name", shown("limppy", "recording, packets"))
 def test_messages_alone_on_four_topologies(shared: Path, name: str) -> None:
-    packets, *by_topology, queues, flows, header, compute = shown("limppy", "recording, packets")[name]
+    packets, *by_topology, queues, flows, header, compute = shown("limppy", "recording, packets")[
+        name
+    ]
     traffic = recorded(tb.read(shared / "traces" / SEVERAL_RANKS[name] / "traces.otf2").profile)
     messages = networks.of_run(traffic, PROTOCOL, compute=0.0)
     found = {f: networks.networks(messages, fidelity=f).rows for f in ("limppy", "packet", "flow")}
@@ -189,7 +219,9 @@ def test_messages_alone_on_four_topologies(shared: Path, name: str) -> None:
     legacy = networks.of_run(traffic, replace(PROTOCOL, legacy_headers=True), compute=0.0)
     (twice,) = networks.networks(legacy, ["switch"]).rows
     agree(header, twice.seconds * (1e6 if "µs" in header else 1e3))
-    switch, dragonfly = networks.networks(networks.of_run(traffic, PROTOCOL), ["switch", "dragonfly"]).rows
+    switch, dragonfly = networks.networks(
+        networks.of_run(traffic, PROTOCOL), ["switch", "dragonfly"]
+    ).rows
     agree(compute, dragonfly.seconds / switch.seconds)
 
 
@@ -207,7 +239,7 @@ def test_the_fidelities_have_the_parameters_that_their_table_names() -> None:
             agree(cell, value * 1e9)
 
 
-# --- contention ---------------------------------------------------------------------------------------------------------
+# --- contention -----------------------------------------------------------------------------------
 
 
 def iteration(ranks: int, fidelity: Fidelity, network: Network, spread: float = 0.0) -> float:
@@ -224,9 +256,13 @@ def test_communication_of_an_iteration(row: list[str]) -> None:
         agree(cell, iteration(int(ranks), fidelity, halo.network(int(ranks))))
 
 
-@pytest.mark.parametrize("row", rows("contention", "network, ranks"), ids=lambda row: ", ".join(row[:2]))
+@pytest.mark.parametrize(
+    "row", rows("contention", "network, ranks"), ids=lambda row: ", ".join(row[:2])
+)
 def test_flow_beside_simgrid(row: list[str]) -> None:
-    """SimGrid's times were measured once; ours are computed, and the difference follows from both as they are printed."""
+    """SimGrid's times were measured once; ours are computed, and the difference follows from both
+    as they are printed.
+    """
     where, overheads, flow, simgrid, off = row
     network, ranks = where.split(", ")
     overhead = halo.OVERHEAD_SECONDS if overheads != "0" else 0.0
@@ -239,7 +275,7 @@ def test_flow_beside_simgrid(row: list[str]) -> None:
     assert least - 0.005 <= difference <= most + 0.005
 
 
-# --- collectives --------------------------------------------------------------------------------------------------------
+# --- collectives ----------------------------------------------------------------------------------
 
 
 def share(text: str) -> float:
@@ -254,12 +290,17 @@ def share(text: str) -> float:
 def parameters(algorithm: str, protocol: str, *, nvlink: bool) -> tuple[float, float]:
     """Return the base time and the time of a step [us], from two and three ranks in one node."""
     node = Fabric(0.0, 1.0, 1, (1.0,), nvlink, 8)
-    two, three = (ways("allreduce", ranks, node, algorithm=algorithm, protocol=protocol)[0][0] * 1e6 for ranks in (2, 3))
+    two, three = (
+        ways("allreduce", ranks, node, algorithm=algorithm, protocol=protocol)[0][0] * 1e6
+        for ranks in (2, 3)
+    )
     return two - (three - two), (three - two) / 2
 
 
 def bandwidth_share(algorithm: str, protocol: str, operation: str, each: int, nodes: int) -> float:
-    """Return the share of the bandwidth that an operation of 8 ranks in a node, or on several nodes, has."""
+    """Return the share of the bandwidth that an operation of 8 ranks in a node, or on several
+    nodes, has.
+    """
     ranks = each * nodes
     fabric = Fabric(0.0, 1.0, each, (1.0,), True, each)
     ((_, per_byte),) = ways(operation, ranks, fabric, algorithm=algorithm, protocol=protocol)
@@ -270,23 +311,45 @@ def bandwidth_share(algorithm: str, protocol: str, operation: str, each: int, no
 
 @pytest.mark.parametrize("row", rows("collectives", ", b, ring"), ids=lambda row: row[0])
 def test_protocols_of_collectives(row: list[str]) -> None:
-    name, ring_base, tree_base, ring_nvlink, ring_pcie, tree_nvlink, tree_pcie, ring_share, tree_share = row
+    (
+        name,
+        ring_base,
+        tree_base,
+        ring_nvlink,
+        ring_pcie,
+        tree_nvlink,
+        tree_pcie,
+        ring_share,
+        tree_share,
+    ) = row
     protocol = name.lower()
-    cells = {"ring": (ring_base, ring_nvlink, ring_pcie), "tree": (tree_base, tree_nvlink, tree_pcie)}
+    cells = {
+        "ring": (ring_base, ring_nvlink, ring_pcie),
+        "tree": (tree_base, tree_nvlink, tree_pcie),
+    }
     for algorithm, (base, nvlink, pcie) in cells.items():
         for cell, wires in ((nvlink, True), (pcie, False)):
             found_base, step = parameters(algorithm, protocol, nvlink=wires)
-            assert (found_base, step) == pytest.approx((numbers(base)[0], numbers(cell)[0]), abs=1e-6)
+            assert (found_base, step) == pytest.approx(
+                (numbers(base)[0], numbers(cell)[0]), abs=1e-6
+            )
     usual, _, special = ring_share.partition(" (")
     several = bandwidth_share("ring", protocol, "allreduce", 4, 2)
     assert several == pytest.approx(share(usual))
-    one_node = {op: bandwidth_share("ring", protocol, op, 8, 1) for op in ("allreduce", "reduce", "allgather")}
+    one_node = {
+        op: bandwidth_share("ring", protocol, op, 8, 1)
+        for op in ("allreduce", "reduce", "allgather")
+    }
     alone = bandwidth_share("ring", protocol, "allreduce", 1, 8)
     if special.endswith("if neither allreduce nor reduce)"):
-        assert one_node == pytest.approx({"allreduce": several, "reduce": several, "allgather": share(special.partition(" ")[0])})
+        assert one_node == pytest.approx(
+            {"allreduce": several, "reduce": several, "allgather": share(special.partition(" ")[0])}
+        )
     else:
         assert one_node == pytest.approx(dict.fromkeys(one_node, several))
-    assert alone == pytest.approx(share(special.partition(" ")[0]) if "one GPU a node" in special else several)
+    assert alone == pytest.approx(
+        share(special.partition(" ")[0]) if "one GPU a node" in special else several
+    )
     usual, _, special = tree_share.partition(" (")
     assert bandwidth_share("tree", protocol, "allreduce", 4, 2) == pytest.approx(share(usual))
     first = usual.partition("×")[0] + "×"
@@ -294,7 +357,7 @@ def test_protocols_of_collectives(row: list[str]) -> None:
     assert bandwidth_share("tree", protocol, "allreduce", 8, 1) == pytest.approx(within)
 
 
-# --- declared patterns --------------------------------------------------------------------------------------------------
+# --- declared patterns ----------------------------------------------------------------------------
 
 PATTERNS = "application, what, printed"
 SPANNED = {"wholly": "wholly", "in part": "in part", "not": "not at all"}
@@ -326,16 +389,36 @@ def test_declared_patterns_beside_what_is_printed(turnbuckle: Run, name: str) ->
 @pytest.mark.parametrize("row", rows("patterns", ", gain, 6 ranks"), ids=lambda row: row[0])
 def test_fidelities_of_a_declared_pattern(turnbuckle: Run, row: list[str]) -> None:
     fidelity, *cells = row
-    found = asked(turnbuckle, "model", "patterns", "SW4lite", "--ranks", "32", "--fidelity", fidelity.strip("`"))
+    found = asked(
+        turnbuckle,
+        "model",
+        "patterns",
+        "SW4lite",
+        "--ranks",
+        "32",
+        "--fidelity",
+        fidelity.strip("`"),
+    )
     for cell, span in zip(cells, found["spans"], strict=True):
         agree(cell, span["found_low"] * 100, span["found_high"] * 100)
 
 
-@pytest.mark.parametrize("row", rows("patterns", "application, printed, pattern"), ids=lambda row: row[0])
+@pytest.mark.parametrize(
+    "row", rows("patterns", "application, printed, pattern"), ids=lambda row: row[0]
+)
 def test_what_is_printed_of_the_applications(row: list[str]) -> None:
-    """Every number of the table is one of the paper's, and every one of the paper's stands in it."""
+    """Every number of the table is one of the paper's, and every one of the paper's stands in
+    it.
+    """
     name, printed, form, _ = row
-    told = {"partners", "share of messages", "smallest size", "largest size", "size elsewhere", "share of communication"}
+    told = {
+        "partners",
+        "share of messages",
+        "smallest size",
+        "largest size",
+        "size elsewhere",
+        "share of communication",
+    }
     told.add("payload of messages below 32KB")
     of = {float(n.text) for n in MORE.all if n.subject == name and n.quantity in told}
     half = {50.0} if "half" in printed else set()

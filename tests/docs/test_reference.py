@@ -36,7 +36,11 @@ def test_public_methods_have_docstrings(name: str) -> None:
     thing = getattr(turnbuckle, name)
     assert inspect.getdoc(thing)
     if inspect.isclass(thing):
-        public = {k: v for k, v in inspect.getmembers(thing) if not k.startswith("_") and (callable(v) or isinstance(v, property))}
+        public = {
+            k: v
+            for k, v in inspect.getmembers(thing)
+            if not k.startswith("_") and (callable(v) or isinstance(v, property))
+        }
         assert not [k for k, v in public.items() if not inspect.getdoc(v)]
 
 

@@ -1,4 +1,6 @@
-"""The pictures of the dependency rules are what the program finds today, and the page shows each of them."""
+"""The pictures of the dependency rules are what the program finds today, and the page shows each of
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ PAGE = (DOCS / "models" / "dependencies.md").read_text(encoding="utf-8")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_picture_is_current(name: str) -> None:
-    assert (rules.FOLDER / name).read_text(encoding="utf-8") == pictures()[name], "run: python docs/rules.py"
+    assert (rules.FOLDER / name).read_text(encoding="utf-8") == pictures()[name], (
+        "run: python docs/rules.py"
+    )
 
 
 def test_no_picture_is_left_over() -> None:
@@ -34,7 +38,9 @@ def test_no_picture_is_left_over() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_picture_is_a_page_of_text_and_bars(name: str) -> None:
-    """Well-formed, of the agreed width, nothing loaded from elsewhere, nothing outside, words as text."""
+    """Well-formed, of the agreed width, nothing loaded from elsewhere, nothing outside, words as
+    text.
+    """
     root = ElementTree.fromstring(pictures()[name])
     width, height = (int(root.attrib[k]) for k in ("width", "height"))
     assert width == rules.WIDTH and 200 < height < 700
@@ -48,7 +54,9 @@ def test_picture_is_a_page_of_text_and_bars(name: str) -> None:
     said = ["".join(t.itertext()) for t in root.iter(f"{SVG}text")]
     assert {rule.title, "recorded", rule.change} <= set(said)
     assert any(t.get("class") == "lag" for t in root.iter(f"{SVG}text"))
-    assert any(t.get("class") in ("hatch", "ghost") for t in root.iter(f"{SVG}rect")), "nothing moves"
+    assert any(t.get("class") in ("hatch", "ghost") for t in root.iter(f"{SVG}rect")), (
+        "nothing moves"
+    )
 
 
 def test_picture_escapes_what_it_shows() -> None:
@@ -67,7 +75,9 @@ def test_page_has_a_section_and_a_picture_for_every_rule(kind: str) -> None:
     assert "*Can be wrong*" in section
 
 
-def test_stale_pictures_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stale_pictures_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(rules, "FOLDER", tmp_path / "rules")
     assert rules.main(["--check"]) == 1
     assert "stale: host.svg" in capsys.readouterr().out

@@ -18,15 +18,25 @@ def test_it_is_read_whole_and_is_a_run_of_200_sweeps() -> None:
         assert path.name.endswith(SUFFIX) and path.stat().st_size < 60_000
         seen = Run.read(path, use_cache=False)
         trace = recorded.read(path)
-    assert trace.kernels.height == 220 and trace.copies.height == 22 and trace.facts["recorder"]["dropped"] == 0
+    assert (
+        trace.kernels.height == 220
+        and trace.copies.height == 22
+        and trace.facts["recorder"]["dropped"] == 0
+    )
     assert trace.findings == [] and 0.06 < seen.profile.seconds < 0.07
     assert set(trace.text(trace.kernels)) == {"sweep", "residual"}
 
 
 def test_it_names_no_place_and_nobody() -> None:
     with sample(RECORDED) as path:
-        facts = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-    assert not [line for line in facts if "/" in line or "@" in line or re.search(r"\b(home|user|root|localhost)\b", line)]
+        facts = [
+            line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")
+        ]
+    assert not [
+        line
+        for line in facts
+        if "/" in line or "@" in line or re.search(r"\b(home|user|root|localhost)\b", line)
+    ]
     words = {line[1:].split(" ")[0] for line in facts}
     assert words.isdisjoint({"environment", "arguments", "host", "user"}) and "program" in words
 

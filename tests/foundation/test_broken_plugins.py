@@ -75,8 +75,14 @@ def verb_ends() -> int:
     sys.exit(0)
 '''
 #: Within this a broken package has to answer [s]; the sound ones here take milliseconds.
-SOON = "from turnbuckle.foundation import registry\nregistry.SOON_SECONDS = registry.WORK_SECONDS = 1.0\n"
-SOON += "registry.Entry.call.__defaults__ = (1.0,)\nimport turnbuckle.projection.elsewhere.foreign as f\nf.WORK_SECONDS = 1.0\n"
+SOON = (
+    "from turnbuckle.foundation import registry\n"
+    "registry.SOON_SECONDS = registry.WORK_SECONDS = 1.0\n"
+)
+SOON += (
+    "registry.Entry.call.__defaults__ = (1.0,)\n"
+    "import turnbuckle.projection.elsewhere.foreign as f\nf.WORK_SECONDS = 1.0\n"
+)
 
 
 @pytest.fixture
@@ -95,11 +101,18 @@ def named(site: Path, **points: str) -> None:
     about = site / "lab-1.0.dist-info"
     about.mkdir(exist_ok=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("".join(f"[turnbuckle.{kind}]\n{lines}\n" for kind, lines in points.items()))
+    (about / "entry_points.txt").write_text(
+        "".join(f"[turnbuckle.{kind}]\n{lines}\n" for kind, lines in points.items())
+    )
 
 
 def asked(site: Path, *lines: Sequence[str]) -> list[Ran]:
-    return all_of(lines, start=SOON, cwd=site, env={"PYTHONPATH": str(site), "XDG_CACHE_HOME": str(site / "cache")})
+    return all_of(
+        lines,
+        start=SOON,
+        cwd=site,
+        env={"PYTHONPATH": str(site), "XDG_CACHE_HOME": str(site / "cache")},
+    )
 
 
 def fault(ran: Ran, code: str, *words: str) -> None:
@@ -109,7 +122,17 @@ def fault(ran: Ran, code: str, *words: str) -> None:
         assert word in ran.err, ran.err
 
 
-PROJECT = ("project", str(SAMPLE), "--on", "cdi-row-link", "--draws", "0", "--format", "json", "--no-cache")
+PROJECT = (
+    "project",
+    str(SAMPLE),
+    "--on",
+    "cdi-row-link",
+    "--draws",
+    "0",
+    "--format",
+    "json",
+    "--no-cache",
+)
 BAD_PRICES = ("nan", "negative", "infinite", "short", "text", "none_like", "mask", "mask_short")
 
 
@@ -125,22 +148,44 @@ def test_a_charge_is_a_time_for_each_activity(site: Path) -> None:
 def test_a_predictor_gives_rows_and_an_end(site: Path) -> None:
     names = ["endless", "raises", "rows", "none", "hangs", "ends"]
     named(site, predictors="\n".join(f"{name} = lab:p_{name}" for name in names))
-    for name, ran in zip(names, asked(site, *([*PROJECT, "--on", "gh200", "--kernels", name] for name in names)), strict=True):
+    for name, ran in zip(
+        names,
+        asked(site, *([*PROJECT, "--on", "gh200", "--kernels", name] for name in names)),
+        strict=True,
+    ):
         fault(ran, "A503", name)
 
 
 @pytest.mark.parametrize("how", list(AT_IMPORT))
 def test_a_package_that_cannot_be_imported_is_left_out(how: str, site: Path) -> None:
-    """The same module behind each door: readers and machines go on without it, the others refuse when asked by name."""
+    """The same module behind each door: readers and machines go on without it, the others refuse
+    when asked by name.
+    """
     point = f"lab_{how}:thing"
-    named(site, readers=f"theirs = {point}", machines=f"theirs = {point}", charges=f"toll = {point}", questions=f"count = {point}")
+    named(
+        site,
+        readers=f"theirs = {point}",
+        machines=f"theirs = {point}",
+        charges=f"toll = {point}",
+        questions=f"count = {point}",
+    )
     doctor, project, charged, count, page, machines = asked(
-        site, ["doctor", "--format", "json"], PROJECT, [*PROJECT, "--charge", "toll"], ["count"], ["--help"], ["machines", "list"]
+        site,
+        ["doctor", "--format", "json"],
+        PROJECT,
+        [*PROJECT, "--charge", "toll"],
+        ["count"],
+        ["--help"],
+        ["machines", "list"],
     )
     bad = [check["detail"] for check in json.loads(doctor.out)["checks"] if check["state"] == "bad"]
     assert len(bad) == 4 and all("of lab 1.0 (A503: " in detail for detail in bad)
     (found,) = (f for f in json.loads(project.out)["findings"] if f["code"] == "P243")
-    assert found["count"] >= 2 and "readers theirs of lab 1.0" in found["detail"] and "machines theirs of lab 1.0" in found["detail"]
+    assert (
+        found["count"] >= 2
+        and "readers theirs of lab 1.0" in found["detail"]
+        and "machines theirs of lab 1.0" in found["detail"]
+    )
     fault(charged, "A503", "toll")
     fault(count, "A503", "count")
     assert page.code == 0 and "project" in page.out and "A503" in page.out
@@ -152,7 +197,9 @@ def test_readers_that_fail_leave_the_file_to_the_others(site: Path) -> None:
     named(site, readers="\n".join(f"{name} = lab:r_{name}" for name in names))
     for name in ("of.theirs", "raises.theirs"):
         (site / name).write_bytes(b"their format")
-    project, nothing, raised = asked(site, PROJECT, ["inspect", "of.theirs"], ["inspect", "raises.theirs"])
+    project, nothing, raised = asked(
+        site, PROJECT, ["inspect", "of.theirs"], ["inspect", "raises.theirs"]
+    )
     detail = next(f["detail"] for f in json.loads(project.out)["findings"] if f["code"] == "P243")
     assert all(f"readers {name} of lab 1.0" in detail for name in names[:3])
     fault(nothing, "A503", "reads_nothing", "Trace")
@@ -168,8 +215,13 @@ def test_machines_that_cannot_be_read_leave_the_catalogue_whole(name: str, site:
 
 
 def test_a_verb_says_whose_it_is_where_it_fails(site: Path) -> None:
-    named(site, questions="count = lab:verb\nlost = lab:verb_raises\nend = lab:verb_ends\nnumber = lab:c_type")
-    count, lost, ended, number, page = asked(site, ["count"], ["lost"], ["end"], ["number"], ["--help"])
+    named(
+        site,
+        questions="count = lab:verb\nlost = lab:verb_raises\nend = lab:verb_ends\nnumber = lab:c_type",
+    )
+    count, lost, ended, number, page = asked(
+        site, ["count"], ["lost"], ["end"], ["number"], ["--help"]
+    )
     assert (count.code, count.out) == (0, "one\n")
     fault(lost, "A503", "lost", "ValueError: lost count")
     fault(ended, "A503", "end", "SystemExit")

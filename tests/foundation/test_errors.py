@@ -30,7 +30,8 @@ GROUPS = {
     "LimitError": (("L0",), 2),
     "InternalError": (("I0",), 4),
 }
-#: What makes an error of a name that it is given -> its own words, which are no fields of a text; what it fills in itself.
+#: What makes an error of a name that it is given -> its own words, which are no fields of a text;
+#: what it fills in itself.
 MAKERS = {
     "error_of": ({"where", "found", "cause", "fix"}, set()),
     "texts_of": (set(), set()),
@@ -44,36 +45,62 @@ TABLE = {name: texts for klass in GROUPS for name, texts in errors.register(klas
 
 @cache
 def sites() -> tuple[tuple[tuple[str, ...], frozenset[str], str], ...]:
-    """(names, words, where) of every error made in the package; two names where a condition chooses one."""
+    """(names, words, where) of every error made in the package; two names where a condition chooses
+    one.
+    """
     out = []
     for path in modules():
         for node in nodes(path):
-            if isinstance(node, ast.ClassDef) and any(isinstance(base, ast.Name) and base.id == "TomlReading" for base in node.bases):
+            if isinstance(node, ast.ClassDef) and any(
+                isinstance(base, ast.Name) and base.id == "TomlReading" for base in node.bases
+            ):
                 code = next(
-                    ast.literal_eval(n.value) for n in node.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "code"
+                    ast.literal_eval(n.value)
+                    for n in node.body
+                    if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "code"
                 )
-                out += [((f"{code}.{case}",), frozenset(fields(f"{code}.{case}")), path.name) for case in ("toml", "unknown")]
+                out += [
+                    ((f"{code}.{case}",), frozenset(fields(f"{code}.{case}")), path.name)
+                    for case in ("toml", "unknown")
+                ]
             if not isinstance(node, ast.Call):
                 continue
-            maker = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            maker = (
+                node.func.id
+                if isinstance(node.func, ast.Name)
+                else node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else ""
+            )
             where = f"{path.name}:{node.lineno}"
             if maker in GROUPS and node.args and isinstance(node.args[0], ast.Constant):
-                raise AssertionError(f"{where}: the texts of an error stand in schema/errors, not at {maker}")
+                raise AssertionError(
+                    f"{where}: the texts of an error stand in schema/errors, not at {maker}"
+                )
             if maker not in MAKERS:
                 continue
             first = node.args[0]
             parts = (first.body, first.orelse) if isinstance(first, ast.IfExp) else (first,)
             names = tuple(part.value for part in parts if isinstance(part, ast.Constant))
             if not names:
-                assert isinstance(first, ast.Name) and first.id == "name", f"{where}: {ast.unparse(first)} is no name of an error"
+                assert isinstance(first, ast.Name) and first.id == "name", (
+                    f"{where}: {ast.unparse(first)} is no name of an error"
+                )
                 continue
             own, filled = MAKERS[maker]
-            out.append((names, frozenset({k.arg or "**" for k in node.keywords} - own | filled), where))
+            out.append(
+                (names, frozenset({k.arg or "**" for k in node.keywords} - own | filled), where)
+            )
     return tuple(out)
 
 
 def fields(name: str) -> set[str]:
-    return {field for text in TABLE[name] for _, field, _, _ in Formatter().parse(text) if field is not None}
+    return {
+        field
+        for text in TABLE[name]
+        for _, field, _, _ in Formatter().parse(text)
+        if field is not None
+    }
 
 
 def native() -> set[str]:
@@ -103,10 +130,16 @@ def test_rows_of_a_class(klass: str) -> None:
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", case) if dot else not case, name
         assert texts.what, name
         for text in texts:
-            assert text == text.strip() and text.isprintable() and not re.search(r"[^.]\.$", text), (name, text)
+            assert (
+                text == text.strip() and text.isprintable() and not re.search(r"[^.]\.$", text)
+            ), (name, text)
     codes = Counter(name.partition(".")[0] for name, _ in rows)
-    assert [name for name, _ in rows if ("." in name) != (codes[name.partition(".")[0]] > 1)] == [], "a case names one of several texts"
-    assert len({(name.partition(".")[0], texts) for name, texts in rows}) == len(rows), "two rows say the same"
+    assert [
+        name for name, _ in rows if ("." in name) != (codes[name.partition(".")[0]] > 1)
+    ] == [], "a case names one of several texts"
+    assert len({(name.partition(".")[0], texts) for name, texts in rows}) == len(rows), (
+        "two rows say the same"
+    )
 
 
 def test_an_error_is_of_the_class_of_its_code() -> None:
@@ -118,7 +151,12 @@ def test_an_error_is_of_the_class_of_its_code() -> None:
 
 def test_words_fill_the_texts_and_are_not_read_themselves() -> None:
     error = errors.error_of("M001", where="here", found="{count}", fix="", name="{where}")
-    assert (error.what, error.where, error.found, error.fix) == ("no machine is called {where}", "here", "{count}", "")
+    assert (error.what, error.where, error.found, error.fix) == (
+        "no machine is called {where}",
+        "here",
+        "{count}",
+        "",
+    )
     assert errors.error_of("P003").fix and not errors.error_of("P003", cause="", fix="").fix
     with pytest.raises(KeyError, match="name"):
         errors.error_of("M001")
@@ -127,8 +165,16 @@ def test_words_fill_the_texts_and_are_not_read_themselves() -> None:
 
 
 def test_no_table_is_read_before_the_first_error() -> None:
-    code = "import turnbuckle.cli.app; from turnbuckle.foundation.errors import register; print(register.cache_info().currsize)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"
+    code = (
+        "import turnbuckle.cli.app; from turnbuckle.foundation.errors import register; "
+        "print(register.cache_info().currsize)"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "0\n"
+    )
 
 
 def test_codes_are_neither_errors_and_findings_at_once() -> None:
@@ -151,7 +197,12 @@ def test_exit_codes(name: str) -> None:
 
 def test_what_is_printed() -> None:
     whole = errors.ProfileError(
-        "P004", "the file is not SQLite", where="a.sqlite", found="text", cause="another format", fix="export again"
+        "P004",
+        "the file is not SQLite",
+        where="a.sqlite",
+        found="text",
+        cause="another format",
+        fix="export again",
     )
     assert whole.lines() == [
         "error[P004]: the file is not SQLite",

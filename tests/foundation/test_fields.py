@@ -17,9 +17,31 @@ from turnbuckle.foundation import fields as subject
 from turnbuckle.foundation.fields import DOCUMENTED, Declared, Field, table
 
 PACKAGE = Path(turnbuckle.__file__).parent
-ROOMS = sorted(".".join(("turnbuckle", *p.parent.relative_to(PACKAGE).parts)) for p in PACKAGE.rglob("fields.csv"))
-#: Units of the tables: SI, shares and ratios (1), per cent where the field says so, and those of the row itself.
-UNITS = {"", "1", "s", "ns", "B", "B/s", "m/s", "FLOP/s", "FLOP/s/W", "W", "J", "Hz", "m", "%", "s a unit", "s/B", "as printed"}
+ROOMS = sorted(
+    ".".join(("turnbuckle", *p.parent.relative_to(PACKAGE).parts))
+    for p in PACKAGE.rglob("fields.csv")
+)
+#: Units of the tables: SI, shares and ratios (1), per cent where the field says so, and those of
+#: the row itself.
+UNITS = {
+    "",
+    "1",
+    "s",
+    "ns",
+    "B",
+    "B/s",
+    "m/s",
+    "FLOP/s",
+    "FLOP/s/W",
+    "W",
+    "J",
+    "Hz",
+    "m",
+    "%",
+    "s a unit",
+    "s/B",
+    "as printed",
+}
 #: Described, and written by a method of another class.
 NO_CLASS = {"Provenance"}
 
@@ -28,8 +50,16 @@ def classes(room: str) -> dict[str, type]:
     """Classes that the files of a room define, by name."""
     found: dict[str, type] = {}
     for path in (PACKAGE / Path(*room.split(".")[1:])).glob("*.py"):
-        module = importlib.import_module(f"{room}.{path.stem}") if path.stem != "__init__" else importlib.import_module(room)
-        found |= {n: c for n, c in inspect.getmembers(module, inspect.isclass) if c.__module__ == module.__name__}
+        module = (
+            importlib.import_module(f"{room}.{path.stem}")
+            if path.stem != "__init__"
+            else importlib.import_module(room)
+        )
+        found |= {
+            n: c
+            for n, c in inspect.getmembers(module, inspect.isclass)
+            if c.__module__ == module.__name__
+        }
     return found
 
 
@@ -43,20 +73,38 @@ def test_a_table_names_what_its_classes_have(room: str) -> None:
         seen.add((row.answer, row.key))
         if row.value == DOCUMENTED or row.answer in NO_CLASS:
             continue
-        assert not (row.value and row.key.split(".")[-1].startswith("<")), f"the mapping's own row names its value: {row}"
+        assert not (row.value and row.key.split(".")[-1].startswith("<")), (
+            f"the mapping's own row names its value: {row}"
+        )
         kind = known[row.answer]
         assert issubclass(kind, Declared), f"{row.answer} has a table and an as_dict of its own"
         inside = "[]." in row.key or "<" in row.key
-        first = (row.value or row.key.split(".")[-1].replace("[]", "").replace("?", "")).partition(" or ")[0].split(".")[0]
-        below_an_object = any(row.key.startswith(f"{r.key}.") for r in table(room) if r.answer == row.answer)
-        assert inside or below_an_object or hasattr(kind, first) or (is_dataclass(kind) and first in {f.name for f in fields(kind)}), row
+        first = (
+            (row.value or row.key.split(".")[-1].replace("[]", "").replace("?", ""))
+            .partition(" or ")[0]
+            .split(".")[0]
+        )
+        below_an_object = any(
+            row.key.startswith(f"{r.key}.") for r in table(room) if r.answer == row.answer
+        )
+        assert (
+            inside
+            or below_an_object
+            or hasattr(kind, first)
+            or (is_dataclass(kind) and first in {f.name for f in fields(kind)})
+        ), row
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_answer_of_a_room_has_a_table(room: str) -> None:
     tables = {row.answer for row in table(room)}
     for name, kind in classes(room).items():
-        if issubclass(kind, Declared) and kind.as_dict is Declared.as_dict and not inspect.isabstract(kind) and kind is not Declared:
+        if (
+            issubclass(kind, Declared)
+            and kind.as_dict is Declared.as_dict
+            and not inspect.isabstract(kind)
+            and kind is not Declared
+        ):
             assert name in tables, name
 
 
@@ -117,7 +165,11 @@ def test_written_in_the_order_of_the_table() -> None:
 
 def test_written_numbers_are_those_of_json() -> None:
     written = Whole([], np.float64(3.0), "said", (1.0, np.float64(2.0))).as_dict()
-    assert written["interval"] == [1.0, 2.0] and written["note"] == "said" and written["more"]["low"] == 1.0
+    assert (
+        written["interval"] == [1.0, 2.0]
+        and written["note"] == "said"
+        and written["more"]["low"] == 1.0
+    )
     assert subject.plain({1: np.arange(2), "part": Part(4)}) == {"1": [0, 1], "part": {"size": 4}}
 
 

@@ -23,7 +23,9 @@ def test_a_file_takes_its_place_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, ValueError, ReportError])
-def test_what_stops_the_work_goes_on_and_leaves_no_draft(tmp_path: Path, stop: type[BaseException]) -> None:
+def test_what_stops_the_work_goes_on_and_leaves_no_draft(
+    tmp_path: Path, stop: type[BaseException]
+) -> None:
     place = tmp_path / "a.txt"
     place.write_text("old")
     with pytest.raises(stop), whole(place, "the table") as draft:
@@ -51,7 +53,13 @@ def test_a_pipe_is_written_to_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("", "R003"), ("no/a.txt", "R002"), ("file/a.txt", "R002"), ("a\0b.txt", "R001"), ("x" * 300, "R001")],
+    [
+        ("", "R003"),
+        ("no/a.txt", "R002"),
+        ("file/a.txt", "R002"),
+        ("a\0b.txt", "R001"),
+        ("x" * 300, "R001"),
+    ],
     ids=["folder", "none", "below a file", "nul", "long"],
 )
 def test_places_that_cannot_be(tmp_path: Path, name: str, code: str) -> None:
@@ -61,7 +69,7 @@ def test_places_that_cannot_be(tmp_path: Path, name: str, code: str) -> None:
     assert goal(tmp_path / "file", "the table", "a.txt") == tmp_path / "file"
 
 
-# --- inputs -----------------------------------------------------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +85,13 @@ def test_what_was_opened_is_known_by_any_of_its_names(tmp_path: Path) -> None:
         assert file.read() == b"text"
     os.link(place, tmp_path / "second")
     (tmp_path / "link").symlink_to("second")
-    assert [files.is_input(tmp_path / n) for n in ("a", "second", "link", "b", "none")] == [True, True, True, False, False]
+    assert [files.is_input(tmp_path / n) for n in ("a", "second", "link", "b", "none")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
     for name in ("a", "second", "link"):
         with pytest.raises(ReportError) as caught, whole(tmp_path / name, "the table"):
             raise AssertionError("nothing is written")
@@ -92,7 +106,11 @@ def test_an_input_that_is_read_while_the_output_is_made_is_kept(tmp_path: Path) 
     with pytest.raises(ReportError) as caught, whole(place, "the table") as draft:
         draft.write_text("new")
         files.noted(place)
-    assert caught.value.code == "R004" and place.read_text() == "text" and list(tmp_path.iterdir()) == [place]
+    assert (
+        caught.value.code == "R004"
+        and place.read_text() == "text"
+        and list(tmp_path.iterdir()) == [place]
+    )
 
 
 def test_a_new_file_with_an_old_number_is_no_input(tmp_path: Path) -> None:
@@ -119,7 +137,7 @@ def test_only_ordinary_files_are_opened(tmp_path: Path, kind: str) -> None:
     assert not files.is_input(place)
 
 
-# --- folders ----------------------------------------------------------------------------------------------------------
+# --- folders --------------------------------------------------------------------------------------
 
 
 def test_a_folder_takes_its_place_at_the_end(tmp_path: Path) -> None:
@@ -134,7 +152,10 @@ def test_a_folder_takes_its_place_at_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), OSError(28, "No space left on device")])
 def test_a_folder_that_is_stopped_is_gone(tmp_path: Path, stop: BaseException) -> None:
-    with pytest.raises((KeyboardInterrupt, ReportError)), whole_folder(tmp_path / "out", "the copy") as draft:
+    with (
+        pytest.raises((KeyboardInterrupt, ReportError)),
+        whole_folder(tmp_path / "out", "the copy") as draft,
+    ):
         (draft / "a").write_text("half")
         raise stop
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,6 @@
-"""Folders are made for this user alone, and refused where another user may change any part of the way to them."""
+"""Folders are made for this user alone, and refused where another user may change any part of the
+way to them.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +66,12 @@ PLACES: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(("bits", "why"), [(0o020, "its group may change it"), (0o002, "everybody may change it")])
-def test_a_folder_that_others_may_change_is_refused(root: Path, place: str, bits: int, why: str) -> None:
+@pytest.mark.parametrize(
+    ("bits", "why"), [(0o020, "its group may change it"), (0o002, "everybody may change it")]
+)
+def test_a_folder_that_others_may_change_is_refused(
+    root: Path, place: str, bits: int, why: str
+) -> None:
     private_folder.make(root, "native")
     loose = PLACES[place](root)
     loose.chmod(0o755 | bits)
@@ -91,10 +97,15 @@ def test_a_folder_of_another_user_is_refused(root: Path, place: str) -> None:
     give_away(PLACES[place](root))
     with pytest.raises(Shared) as refused:
         private_folder.make(root, "native")
-    assert (refused.value.path, refused.value.why) == (PLACES[place](root), "it belongs to another user")
+    assert (refused.value.path, refused.value.why) == (
+        PLACES[place](root),
+        "it belongs to another user",
+    )
 
 
-def test_the_folder_of_another_user_is_refused_who_is_not_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_another_user_is_refused_who_is_not_root(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     private_folder.make(root)
     monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
     with pytest.raises(Shared, match="belongs to another user"):
@@ -144,7 +155,9 @@ def test_a_file_is_no_folder(root: Path) -> None:
         private_folder.make(root, "native", "key")
 
 
-def test_a_file_is_written_for_its_owner_alone_and_whole(tmp_path: Path, open_umask: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_written_for_its_owner_alone_and_whole(
+    tmp_path: Path, open_umask: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "file"
     place.write_bytes(b"old")
     private_folder.write(place, b"new")
@@ -177,7 +190,13 @@ def _pipe(place: Path) -> None:
 
 @pytest.mark.parametrize(
     "harm",
-    [_link, _pipe, lambda place: place.chmod(0o620), lambda place: place.chmod(0o602), pytest.param(give_away, marks=as_root)],
+    [
+        _link,
+        _pipe,
+        lambda place: place.chmod(0o620),
+        lambda place: place.chmod(0o602),
+        pytest.param(give_away, marks=as_root),
+    ],
     ids=["link", "pipe", "group", "everybody", "stranger"],
 )
 def test_a_file_that_is_not_is_refused(tmp_path: Path, harm: Callable[[Path], None]) -> None:

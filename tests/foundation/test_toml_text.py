@@ -1,4 +1,6 @@
-"""TOML is read with the place of every key and value, and what is wrong with it is told with its place."""
+"""TOML is read with the place of every key and value, and what is wrong with it is told with its
+place.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ VALUE = st.one_of(
     st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), WORD), max_size=3),
 )
 TREE: st.SearchStrategy[dict[str, Any]] = st.recursive(
-    st.dictionaries(KEY, VALUE, max_size=3), lambda inner: st.dictionaries(KEY, st.one_of(VALUE, inner), max_size=3), max_leaves=12
+    st.dictionaries(KEY, VALUE, max_size=3),
+    lambda inner: st.dictionaries(KEY, st.one_of(VALUE, inner), max_size=3),
+    max_leaves=12,
 )
 
 
@@ -115,7 +119,13 @@ def _written(value: Any) -> str:
         return "{" + ", ".join(f"{_quoted(k)} = {_written(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", # a ] comment\n ".join(_written(v) for v in value) + "]"
-    return _quoted(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
+    return (
+        _quoted(value)
+        if isinstance(value, str)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else repr(value)
+    )
 
 
 def _document(tree: dict[str, Any], path: tuple[str, ...] = ()) -> str:
@@ -126,7 +136,11 @@ def _document(tree: dict[str, Any], path: tuple[str, ...] = ()) -> str:
 
 
 def _leaves(tree: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
-    return [leaf for k, v in tree.items() for leaf in (_leaves(v, (*path, k)) if isinstance(v, dict) else [((*path, k), v)])]
+    return [
+        leaf
+        for k, v in tree.items()
+        for leaf in (_leaves(v, (*path, k)) if isinstance(v, dict) else [((*path, k), v)])
+    ]
 
 
 @settings(max_examples=200)

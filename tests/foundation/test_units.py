@@ -127,7 +127,9 @@ def test_round_trip_exact(value: float, unit: str) -> None:
 
 @given(FINITE, st.sampled_from(sorted(UNITS)), st.integers(1, 9))
 def test_round_trip_to_the_digits_shown(value: float, unit: str, digits: int) -> None:
-    assert parse(show(value, unit, digits), unit) == pytest.approx(value, rel=0.501 * 10.0 ** (1 - digits))
+    assert parse(show(value, unit, digits), unit) == pytest.approx(
+        value, rel=0.501 * 10.0 ** (1 - digits)
+    )
 
 
 @given(FINITE, st.sampled_from(sorted(UNITS)))

@@ -27,7 +27,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def _read_once() -> Iterator[None]:
-    """Questions of one recording ask one `Run`, which holds what they need alike: its profile, graph and fits.
+    """Questions of one recording ask one `Run`, which holds what they need alike: its profile,
+    graph and fits.
 
     Of figures the answers hold the data.
     """

@@ -1,6 +1,7 @@
 """What the public names of the package answer in Python, asked by these names alone.
 
-The names of the first edition, which go in the next release, are asked as `FORMER`; what took their place gives the same answers.
+The names of the first edition, which go in the next release, are asked as `FORMER`; what took their
+place gives the same answers.
 """
 
 from __future__ import annotations
@@ -43,7 +44,11 @@ HELD_BY_OTHERS = {
 
 def _trace(inputs: Path) -> Any:
     trace = tb.read(inputs / "dgemm.sqlite", use_cache=False).trace
-    return {"facts": trace.facts, "rows": {n: t.height for n, t in trace.tables.items()}, "names": trace.names.to_list()}
+    return {
+        "facts": trace.facts,
+        "rows": {n: t.height for n, t in trace.tables.items()},
+        "names": trace.names.to_list(),
+    }
 
 
 def _read(inputs: Path) -> Any:
@@ -64,7 +69,10 @@ def _reported(inputs: Path) -> Any:
 def _loaded(name: str) -> Any:
     machine = tb.load(name)
     about = (machine.name, machine.title, machine.year, machine.coupling, machine.base)
-    return {"about": about, "parameters": {k: str(v) for k, v in sorted(machine.parameters.items())}}
+    return {
+        "about": about,
+        "parameters": {k: str(v) for k, v in sorted(machine.parameters.items())},
+    }
 
 
 def _error() -> Any:
@@ -82,7 +90,9 @@ def _asked(inputs: Path, on: Any = ("gh200", "cdi-row-link", "self"), **model: A
 
 
 def _tolerated(inputs: Path, mode: Any) -> Any:
-    return tb.tolerate(tb.inspect(inputs / "dgemm.sqlite", use_cache=False), mode, draws=10).as_dict()
+    return tb.tolerate(
+        tb.inspect(inputs / "dgemm.sqlite", use_cache=False), mode, draws=10
+    ).as_dict()
 
 
 def _swept(inputs: Path) -> Any:
@@ -92,14 +102,27 @@ def _swept(inputs: Path) -> Any:
 def _built(inputs: Path) -> Any:
     profile = tb.build(tb.read(inputs / "dgemm.sqlite", use_cache=False).trace)
     findings = {f.code: f.count for f in profile.findings}
-    rows = {"activities": profile.activities.height, "tracks": profile.tracks.height, "kernels": profile.of("kernel").height}
-    return {"seconds": profile.seconds, "run_time_ns": profile.run_time_ns, "has": sorted(profile.has), "findings": findings, "rows": rows}
+    rows = {
+        "activities": profile.activities.height,
+        "tracks": profile.tracks.height,
+        "kernels": profile.of("kernel").height,
+    }
+    return {
+        "seconds": profile.seconds,
+        "run_time_ns": profile.run_time_ns,
+        "has": sorted(profile.has),
+        "findings": findings,
+        "rows": rows,
+    }
 
 
 def _written(inputs: Path) -> Any:
     import golden_net as net
 
-    page = tb.write(tb.ask(tb.inspect(inputs / "dgemm.sqlite", use_cache=False), ["gh200"], draws=50), Path("report.html"))
+    page = tb.write(
+        tb.ask(tb.inspect(inputs / "dgemm.sqlite", use_cache=False), ["gh200"], draws=50),
+        Path("report.html"),
+    )
     return net._written(page)
 
 
@@ -118,7 +141,9 @@ ASKED: dict[str, Callable[[Path], Any]] = {
     "load what is not there": lambda _: _error(),
     "ask": _asked,
     "ask, nething hold": lambda inputs: _asked(inputs, model=tb.nething("hold")),
-    "ask, additive": lambda inputs: _asked(inputs, None, model=tb.additive({"data": 10.0, "control": 2.0})),
+    "ask, additive": lambda inputs: _asked(
+        inputs, None, model=tb.additive({"data": 10.0, "control": 2.0})
+    ),
     "tolerate link": lambda inputs: _tolerated(inputs, "link"),
     "tolerate api": lambda inputs: _tolerated(inputs, "api"),
     "sweep": _swept,
@@ -132,44 +157,76 @@ ASKED: dict[str, Callable[[Path], Any]] = {
 INSTEAD: dict[str, Callable[[Path], Any]] = {
     "ask": _projected,
     "ask, nething hold": lambda inputs: _projected(inputs, model=tb.nething("hold")),
-    "ask, additive": lambda inputs: _projected(inputs, None, model=tb.additive({"data": 10.0, "control": 2.0})),
+    "ask, additive": lambda inputs: _projected(
+        inputs, None, model=tb.additive({"data": 10.0, "control": 2.0})
+    ),
     "tolerate link": lambda inputs: _read(inputs).distance("link", draws=10).as_dict(),
     "tolerate api": lambda inputs: _read(inputs).distance("api", draws=10).as_dict(),
 }
-#: Question of the command line -> the same in Python: the JSON document, or those of its keys that the answer has.
+#: Question of the command line -> the same in Python: the JSON document, or those of its keys that
+#: the answer has.
 COMMANDS: dict[str, Callable[[Path], Any]] = {
-    "slack in/dgemm.sqlite --over bandwidth --format json": lambda i: _read(i).distance(over="bandwidth").as_dict(),
-    "slack in/dgemm.sqlite --over both --mode api --format json": lambda i: _read(i).distance("api", over="both").as_dict(),
+    "slack in/dgemm.sqlite --over bandwidth --format json": lambda i: (
+        _read(i).distance(over="bandwidth").as_dict()
+    ),
+    "slack in/dgemm.sqlite --over both --mode api --format json": lambda i: (
+        _read(i).distance("api", over="both").as_dict()
+    ),
     "whatif in/dgemm.sqlite --on gh200,cdi-row-link --draws 20 --format json": lambda i: (
         _read(i).whatif(["gh200", "cdi-row-link"], draws=20).as_dict()
     ),
-    "suite in/dgemm.sqlite in/milc.sqlite --on gh200,cdi-row-link --draws 20 --format json": lambda i: tb.suite(
-        [i / "dgemm.sqlite", i / "milc.sqlite"], ["gh200", "cdi-row-link"], draws=20, use_cache=False
-    ).as_dict(),
-    "transfers in/dgemm.sqlite --measured in/dgemm.sqlite --on nvlink2-x2 --transfers-of measured --format json": lambda i: (
+    "suite in/dgemm.sqlite in/milc.sqlite --on gh200,cdi-row-link --draws 20 --format json": lambda i: (
+        tb.suite(
+            [i / "dgemm.sqlite", i / "milc.sqlite"],
+            ["gh200", "cdi-row-link"],
+            draws=20,
+            use_cache=False,
+        ).as_dict()
+    ),
+    (
+        "transfers in/dgemm.sqlite --measured in/dgemm.sqlite --on nvlink2-x2 --transfers-of "
+        "measured --format json"
+    ): lambda i: (
         _read(i).transfers("nvlink2-x2", measured=_read(i), transfers_of_measured=True).as_dict()
     ),
-    "pool in/jobs.toml --on cdi-switch-hop-link,cdi-row-link --seeds 2 --format json": lambda i: tb.pool(
-        i / "jobs.toml", on=["cdi-switch-hop-link", "cdi-row-link"], seeds=2
-    ).as_dict(),
+    "pool in/jobs.toml --on cdi-switch-hop-link,cdi-row-link --seeds 2 --format json": lambda i: (
+        tb.pool(i / "jobs.toml", on=["cdi-switch-hop-link", "cdi-row-link"], seeds=2).as_dict()
+    ),
     "cores in/runs_cores/runs.csv --draws 200 --format json": lambda i: {
         "programs": [tb.cores(i / "runs_cores" / "runs.csv", draws=200).as_dict()]
     },
     "calibrate in/measured_nvbandwidth/measured.txt --base h100-sxm5 --format json": lambda i: {
-        "parameters": [e.as_dict() for e in tb.calibrate([i / "measured_nvbandwidth" / "measured.txt"], "h100-sxm5").parameters]
+        "parameters": [
+            e.as_dict()
+            for e in tb.calibrate(
+                [i / "measured_nvbandwidth" / "measured.txt"], "h100-sxm5"
+            ).parameters
+        ]
     },
     "model order in/ranks/two.sqlite in/ranks/disturbed.sqlite --format json": lambda i: tb.order(
-        [tb.read(i / "ranks" / name, use_cache=False) for name in ("two.sqlite", "disturbed.sqlite")]
+        [
+            tb.read(i / "ranks" / name, use_cache=False)
+            for name in ("two.sqlite", "disturbed.sqlite")
+        ]
     ).as_dict(),
-    "machines list --format json": lambda _: {"machines": [{"name": m.name, "title": m.title} for m in tb.machines()]},
-    "model messages in/ranks/all.sqlite --format json": lambda i: tb.read(i / "ranks" / "all.sqlite", use_cache=False).messages().as_dict(),
-    "validate --cases in --data in in/case_line/case --format json": lambda i: tb.validate([str(i / "case_line" / "case")], i, i).as_dict(),
+    "machines list --format json": lambda _: {
+        "machines": [{"name": m.name, "title": m.title} for m in tb.machines()]
+    },
+    "model messages in/ranks/all.sqlite --format json": lambda i: (
+        tb.read(i / "ranks" / "all.sqlite", use_cache=False).messages().as_dict()
+    ),
+    "validate --cases in --data in in/case_line/case --format json": lambda i: tb.validate(
+        [str(i / "case_line" / "case")], i, i
+    ).as_dict(),
     "doctor --node-topology in/node.txt --cpus 40-47 --format json": lambda i: tb.doctor(
         node_topology=i / "node.txt", cpus="40-47"
     ).as_dict(),
     "doctor in/dgemm.sqlite --format json": lambda i: tb.doctor(i / "dgemm.sqlite").as_dict(),
     "reproduce --paper slack --format json": lambda _: tb.reproduce(["slack"]).as_dict(),
-    "calibrate in/measured_nvbandwidth/measured.txt --beside in/measured_rocm_sizes/measured.txt --format json": lambda i: {
+    (
+        "calibrate in/measured_nvbandwidth/measured.txt --beside "
+        "in/measured_rocm_sizes/measured.txt --format json"
+    ): lambda i: {
         "parameters": [
             {
                 "parameter": c.parameter,
@@ -186,19 +243,36 @@ COMMANDS: dict[str, Callable[[Path], Any]] = {
         ]
     },
     "calibrate in/measured_nvbandwidth/measured.txt --format json": lambda i: {
-        k: v for k, v in tb.calibrate([i / "measured_nvbandwidth" / "measured.txt"]).as_dict().items() if k != "machine_file"
+        k: v
+        for k, v in tb.calibrate([i / "measured_nvbandwidth" / "measured.txt"]).as_dict().items()
+        if k != "machine_file"
     },
-    "model sharing in/dgemm.sqlite --runs 1,2 --surface --latency 1us,100us --bandwidth 8GB/s,16GB/s --format json": lambda i: (
-        _read(i).sharing((1, 2), over="both", latencies=(1e-6, 1e-4), bandwidths=(8e9, 16e9)).as_dict()
+    (
+        "model sharing in/dgemm.sqlite --runs 1,2 --surface --latency 1us,100us --bandwidth "
+        "8GB/s,16GB/s --format json"
+    ): lambda i: (
+        _read(i)
+        .sharing((1, 2), over="both", latencies=(1e-6, 1e-4), bandwidths=(8e9, 16e9))
+        .as_dict()
     ),
-    "merge in/ranks/rank0.sqlite in/ranks/rank1.sqlite in/ranks/rank2.sqlite -o m.turnbuckle && inspect m.turnbuckle --format json": (
-        lambda i: {"profile": {"run_time_ns": _merged(i).profile.run_time_ns, "kernels": _merged(i).as_dict()["profile"]["kernels"]}}
+    (
+        "merge in/ranks/rank0.sqlite in/ranks/rank1.sqlite in/ranks/rank2.sqlite -o m.turnbuckle "
+        "&& inspect m.turnbuckle --format json"
+    ): (
+        lambda i: {
+            "profile": {
+                "run_time_ns": _merged(i).profile.run_time_ns,
+                "kernels": _merged(i).as_dict()["profile"]["kernels"],
+            }
+        }
     ),
 }
 
 
 def _merged(inputs: Path) -> Any:
-    return tb.merge([tb.read(inputs / "ranks" / f"rank{k}.sqlite", use_cache=False) for k in range(3)])
+    return tb.merge(
+        [tb.read(inputs / "ranks" / f"rank{k}.sqlite", use_cache=False) for k in range(3)]
+    )
 
 
 #: Answer -> how Python asks for it; each shows itself as a table, JSON, a few lines and HTML.
@@ -210,16 +284,25 @@ SHOWN: dict[str, Callable[[Path], Any]] = {
     "slack, both": lambda i: _read(i).slack(over="both"),
     "slack, bandwidth": lambda i: _read(i).slack(over="bandwidth"),
     "sharing": lambda i: _read(i).sharing((1, 2)),
-    "sharing, both": lambda i: _read(i).sharing((1, 2), over="both", latencies=(1e-6, 1e-4), bandwidths=(8e9,)),
+    "sharing, both": lambda i: _read(i).sharing(
+        (1, 2), over="both", latencies=(1e-6, 1e-4), bandwidths=(8e9,)
+    ),
     "beside": lambda i: _read(i).beside(_read(i)),
     "whatif": lambda i: _read(i).whatif("gh200", draws=0),
     "suite": lambda i: tb.suite([_read(i)], "gh200", draws=0),
     "transfers": lambda i: _read(i).transfers([tb.Machine.load("gh200"), "pcie5-x16"]),
     "messages": lambda i: tb.read(i / "ranks" / "all.sqlite", use_cache=False).messages((1, 2)),
-    "order": lambda i: tb.order([tb.read(i / "ranks" / name, use_cache=False) for name in ("two.sqlite", "disturbed.sqlite")]),
+    "order": lambda i: tb.order(
+        [
+            tb.read(i / "ranks" / name, use_cache=False)
+            for name in ("two.sqlite", "disturbed.sqlite")
+        ]
+    ),
     "pool": lambda i: tb.pool(i / "jobs.toml", on="cdi-rack-link", seeds=0, search=False),
     "cores": lambda i: tb.cores(i / "runs_cores" / "runs.csv", draws=200),
-    "calibrate": lambda i: tb.calibrate([i / "measured_nvbandwidth" / "measured.txt"], tb.Machine.load("h100-sxm5")),
+    "calibrate": lambda i: tb.calibrate(
+        [i / "measured_nvbandwidth" / "measured.txt"], tb.Machine.load("h100-sxm5")
+    ),
     "validate": lambda i: tb.validate([str(i / "case_line" / "case")], i, i),
     "sweep": lambda i: tb.sweep(i / "study_cards" / "study.toml", workers=1),
     "anonymise": lambda i: _read(i).anonymise(Path("copy")),
@@ -248,7 +331,9 @@ FORMER = ("ask", "build", "inspect", "load", "tolerate", "write")
 
 
 def ask(question: str, inputs: Path, place: Path, instead: bool = False) -> dict[str, Any]:
-    """Ask a question in a new folder `place` and return its answer; `instead` asks what took a former name's place."""
+    """Ask a question in a new folder `place` and return its answer; `instead` asks what took a
+    former name's place.
+    """
     import os
     import warnings
 
@@ -259,7 +344,9 @@ def ask(question: str, inputs: Path, place: Path, instead: bool = False) -> dict
     os.chdir(place)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "turnbuckle.* goes in the next release", DeprecationWarning)
+            warnings.filterwarnings(
+                "ignore", "turnbuckle.* goes in the next release", DeprecationWarning
+            )
             answer = (INSTEAD if instead else ASKED)[question](inputs)
     finally:
         os.chdir(before)

@@ -1,12 +1,15 @@
-"""The net of golden answers: questions, how they are asked, and how an answer differs from the one that is kept.
+"""The net of golden answers: questions, how they are asked, and how an answer differs from the one
+that is kept.
 
-A question is a line of ``questions.txt``, one command of ``turnbuckle`` or several joined by ``&&``.  It is asked in this process, in an
-empty folder in which ``in`` holds the recordings (`unpacked`) and ``validation`` is the folder of that name.  Its answer is the exit code,
-the code of the error, and what was written: JSON, the cells of a CSV table, or the data of a report's figures.  What terminals show is not
-held, but for the verbs of `IN_WORDS`.
+A question is a line of ``questions.txt``, one command of ``turnbuckle`` or several joined by
+``&&``.  It is asked in this process, in an empty folder in which ``in`` holds the recordings
+(`unpacked`) and ``validation`` is the folder of that name.  Its answer is the exit code, the code
+of the error, and what was written: JSON, the cells of a CSV table, or the data of a report's
+figures.  What terminals show is not held, but for the verbs of `IN_WORDS`.
 
-``answers`` keeps one file for each verb: JSON with sorted keys, packed with xz where it is long.  Floating-point numbers are kept with
-12 digits and must agree to `TOLERANCE`; everything else must be equal.  What changes by nature (`CHANGING`) is left out.
+``answers`` keeps one file for each verb: JSON with sorted keys, packed with xz where it is long.
+Floating-point numbers are kept with 12 digits and must agree to `TOLERANCE`; everything else must
+be equal.  What changes by nature (`CHANGING`) is left out.
 """
 
 from __future__ import annotations
@@ -42,15 +45,23 @@ INPUTS = FOLDER / "inputs.tar.xz"
 TOLERANCE = 1e-9
 #: Absolute difference that is none: what is left of numbers near 1 that cancel.
 SMALL = 1e-15
-#: Keys of numbers that are differences of larger ones, or sums that come back to zero, and the absolute difference that is none there.
+#: Keys of numbers that are differences of larger ones, or sums that come back to zero, and the
+#: absolute difference that is none there.
 CANCELLING = ("from", "to", "end", "off_the_affine_law")
 CANCELLED = 1e-9
 #: Most differences that a message lists.
 SHOWN = 20
 #: Longer files are packed [bytes].
 PLAIN = 20_000
-#: Ends of paths in an answer that lead to what changes by nature: with a release, a day, or the words of the command.
-CHANGING = (("provenance", "version"), ("provenance", "command"), ("args", "tool"), ("date",), ("version",))
+#: Ends of paths in an answer that lead to what changes by nature: with a release, a day, or the
+#: words of the command.
+CHANGING = (
+    ("provenance", "version"),
+    ("provenance", "command"),
+    ("args", "tool"),
+    ("date",),
+    ("version",),
+)
 LAST = {end[-1] for end in CHANGING}
 #: Checks of ``doctor`` that look at the installation.
 INSTALLATION = ("turnbuckle", "native core", "libraries", "machine catalogue", "cache", "terminal")
@@ -58,12 +69,16 @@ INSTALLATION = ("turnbuckle", "native core", "libraries", "machine catalogue", "
 IN_WORDS = ("machines check", "sweep --settings")
 #: Verbs that no question can ask, and why.
 NOT_ASKED = {
-    "record": "needs a GPU, or a compiler and a stand-in for one; what its recordings hold is asked of those in the inputs",
+    "record": (
+        "needs a GPU, or a compiler and a stand-in for one; what its recordings hold is asked of "
+        "those in the inputs"
+    ),
     "mcp": "speaks a protocol; its answers are those of the other verbs (tests/cli/test_agents.py)",
 }
 #: Verbs that consist of others.
 GROUPS = ("machines", "model")
-#: Questions that take long, or whose answer is a report, a recording or a table of many runs; ``make check`` leaves them to ``make test``.
+#: Questions that take long, or whose answer is a report, a recording or a table of many runs;
+#: ``make check`` leaves them to ``make test``.
 SLOW = re.compile(
     r"^(report|demo|anonymise|merge|sweep|validate|reproduce|machines) |overview in/(milc|managed|unhealthy)"
     r"|--(charts|study|published|repeats|by-size) |Minisweep|--mode api --(draws|slack)|model cxl"
@@ -75,7 +90,7 @@ TERMINAL = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
 Answer = dict[str, Any]
 
 
-# --- questions --------------------------------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------
 
 
 def verbs() -> set[str]:
@@ -85,7 +100,9 @@ def verbs() -> set[str]:
     def named(group: Any) -> list[str]:
         return [name for name in group if not name.startswith("-")]
 
-    return {v for v in named(app) if v not in GROUPS} | {f"{group} {v}" for group in GROUPS for v in named(app[group])}
+    return {v for v in named(app) if v not in GROUPS} | {
+        f"{group} {v}" for group in GROUPS for v in named(app[group])
+    }
 
 
 def verb_of(question: str) -> str:
@@ -95,32 +112,40 @@ def verb_of(question: str) -> str:
 
 
 def questions() -> list[str]:
-    """Read all questions.  A line ``NAME = WORDS`` names a list; a question with ``{NAME}`` is asked of each of its words."""
+    """Read all questions.  A line ``NAME = WORDS`` names a list; a question with ``{NAME}`` is
+    asked of each of its words.
+    """
     lists: dict[str, list[str]] = {}
     out: list[str] = []
     for line in QUESTIONS.read_text(encoding="utf-8").splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         if definition := re.fullmatch(r"(\w+) = (.+)", line):
-            lists[definition[1]] = [w for word in definition[2].split() for w in lists.get(word.strip("{}"), [word])]
+            lists[definition[1]] = [
+                w for word in definition[2].split() for w in lists.get(word.strip("{}"), [word])
+            ]
             continue
         found = re.search(r"\{(\w+)\}", line)
         out += [line.replace(found[0], word) for word in lists[found[1]]] if found else [line]
     return out
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
+# --- asking ---------------------------------------------------------------------------------------
 
 
 def unpacked(place: Path) -> Path:
-    """Write the inputs into a new folder: those packed, the samples that ship, and the recordings of messages.  Return the folder."""
+    """Write the inputs into a new folder: those packed, the samples that ship, and the recordings
+    of messages.  Return the folder.
+    """
     place.mkdir()
     with tarfile.open(INPUTS) as archive:
         archive.extractall(place, filter="data")
     for path in (ROOT / "src" / "turnbuckle" / "examples").glob("*-like-synthetic.sqlite"):
         shutil.copyfile(path, place / path.name.replace("-like-synthetic", ""))
     shutil.copyfile(ROOT / "src" / "turnbuckle" / "examples" / "jobs.toml", place / "jobs.toml")
-    for packed in (ROOT / "validation" / "cases" / "message_delay" / "recordings").rglob("rank-*.txt.xz"):
+    for packed in (ROOT / "validation" / "cases" / "message_delay" / "recordings").rglob(
+        "rank-*.txt.xz"
+    ):
         folder = place / "messages" / packed.parent.name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
@@ -128,7 +153,9 @@ def unpacked(place: Path) -> Path:
 
 
 def ask(question: str, inputs: Path, place: Path) -> Answer:
-    """Ask a question in a new folder `place`, and return its answer; of several commands, that of the last, and the exit codes of all."""
+    """Ask a question in a new folder `place`, and return its answer; of several commands, that of
+    the last, and the exit codes of all.
+    """
     place.mkdir()
     (place / "in").symlink_to(inputs)
     (place / "validation").symlink_to(ROOT / "validation")
@@ -140,7 +167,10 @@ def ask(question: str, inputs: Path, place: Path) -> Answer:
             answers = [_asked(shlex.split(command), place) for command in question.split(" && ")]
         finally:
             os.chdir(before)
-    text = json.dumps(answers[-1] | ({"exits": [a["exit"] for a in answers]} if len(answers) > 1 else {}), default=str)
+    text = json.dumps(
+        answers[-1] | ({"exits": [a["exit"] for a in answers]} if len(answers) > 1 else {}),
+        default=str,
+    )
     for folder in (str(place), str(inputs.parent), str(ROOT)):
         text = text.replace(folder, "")
     return dict(steady(json.loads(text)))
@@ -151,7 +181,11 @@ def _asked(words: Sequence[str], place: Path) -> Answer:
 
     there = {p for p in place.iterdir()}
     out, err = _stream(), _stream()
-    with mock.patch.object(sys, "argv", ["turnbuckle", *words]), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        mock.patch.object(sys, "argv", ["turnbuckle", *words]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         try:
             code = run.run(words)
         except SystemExit as stop:
@@ -168,7 +202,11 @@ def _asked(words: Sequence[str], place: Path) -> Answer:
         answer["records"] = _records(said)
     elif " ".join(words[:2]) in IN_WORDS:
         answer["words"] = said.split("\n")
-    written = {p.name: content for p in sorted(set(place.iterdir()) - there) if (content := _written(p)) is not None}
+    written = {
+        p.name: content
+        for p in sorted(set(place.iterdir()) - there)
+        if (content := _written(p)) is not None
+    }
     return answer | ({"written": written} if written else {})
 
 
@@ -184,9 +222,15 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 
 def _written(path: Path) -> Any:
-    """Return what a file holds, or a folder of figures; None for what only people read, and for recordings."""
+    """Return what a file holds, or a folder of figures; None for what only people read, and for
+    recordings.
+    """
     if path.is_dir():
-        return {p.name: content for p in sorted(path.iterdir()) if p.is_file() and (content := _written(p)) is not None} or None
+        return {
+            p.name: content
+            for p in sorted(path.iterdir())
+            if p.is_file() and (content := _written(p)) is not None
+        } or None
     if path.suffix == ".json":
         return json.loads(path.read_text(encoding="utf-8"))
     if path.name.endswith(".json.gz"):
@@ -204,14 +248,20 @@ def _written(path: Path) -> Any:
     if path.suffix == ".toml":
         return tomllib.loads(path.read_text(encoding="utf-8"))
     if path.suffix == ".html":
-        data = re.search(r'<script type="application/json" id="figure-data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)
+        data = re.search(
+            r'<script type="application/json" id="figure-data">(.*?)</script>',
+            path.read_text(encoding="utf-8"),
+            re.DOTALL,
+        )
         figures = json.loads(data[1]) if data else {}
         return {name: figure | {"csv": _table(figure["csv"])} for name, figure in figures.items()}
     return None
 
 
 def _records(text: str) -> dict[str, Any]:
-    """Return how many records of each kind a schedule or a trace of Dimemas has, and the seconds of those that last."""
+    """Return how many records of each kind a schedule or a trace of Dimemas has, and the seconds of
+    those that last.
+    """
     kinds: Counter[str] = Counter()
     nanoseconds = 0
     for line in text.splitlines():
@@ -232,7 +282,14 @@ def _messages(path: Path) -> dict[str, int]:
     from turnbuckle.trace.readers.chakra import wire
 
     content = path.read_bytes()
-    return {"messages": sum(1 for _ in (wire.Messages(iter([content])) if path.suffix == ".et" else wire.fields(content)))}
+    return {
+        "messages": sum(
+            1
+            for _ in (
+                wire.Messages(iter([content])) if path.suffix == ".et" else wire.fields(content)
+            )
+        )
+    }
 
 
 def _table(text: str) -> dict[str, list[Any]]:
@@ -249,7 +306,7 @@ def _cell(text: str) -> Any:
     return text
 
 
-# --- comparing --------------------------------------------------------------------------------------------------------
+# --- comparing ------------------------------------------------------------------------------------
 
 
 def steady(value: Any, path: tuple[str, ...] = ()) -> Any:
@@ -258,7 +315,9 @@ def steady(value: Any, path: tuple[str, ...] = ()) -> Any:
         if path[-1:] == ("checks[]",) and value.get("what") in INSTALLATION:
             return {k: v for k, v in value.items() if k != "detail"}
         return {
-            k: steady(v, (*path, k)) for k, v in value.items() if k not in LAST or not any((*path, k)[-len(e) :] == e for e in CHANGING)
+            k: steady(v, (*path, k))
+            for k, v in value.items()
+            if k not in LAST or not any((*path, k)[-len(e) :] == e for e in CHANGING)
         }
     if isinstance(value, list):
         return [steady(v, (*path[:-1], f"{path[-1] if path else ''}[]")) for v in value]
@@ -281,12 +340,16 @@ def differences(was: Any, now: Any, path: str = "") -> Iterator[str]:
             yield f"{path}: was {len(was)} entries, is {len(now)}"
         for k, (a, b) in enumerate(zip(was, now, strict=False)):
             yield from differences(a, b, f"{path}[{k}]")
-    elif not same(was, now, CANCELLED if re.sub(r".*\.|\[\d+\]", "", path) in CANCELLING else SMALL):
+    elif not same(
+        was, now, CANCELLED if re.sub(r".*\.|\[\d+\]", "", path) in CANCELLING else SMALL
+    ):
         yield f"{path}: was {_short(was)}, is {_short(now)}"
 
 
 def same(was: Any, now: Any, small: float = SMALL) -> bool:
-    """Say whether two values are one: numbers within `TOLERANCE`, or `small`, where one has a point; all else if equal."""
+    """Say whether two values are one: numbers within `TOLERANCE`, or `small`, where one has a
+    point; all else if equal.
+    """
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (was, now))
     if numbers and (isinstance(was, float) or isinstance(now, float)):
         return math.isclose(was, now, rel_tol=TOLERANCE, abs_tol=small)
@@ -304,7 +367,7 @@ def message(question: str, found: Sequence[str]) -> str:
     return "\n".join([question, *(f"  {line}" for line in found[:SHOWN]), *more])
 
 
-# --- keeping ----------------------------------------------------------------------------------------------------------
+# --- keeping --------------------------------------------------------------------------------------
 
 
 def file_of(verb: str) -> Path:
@@ -347,7 +410,10 @@ def hold(question: str, now: Answer, verb: str = "") -> None:
     """Fail where an answer is not the kept one."""
     was = kept_once(verb or verb_of(question)).get(question)
     assert was is not None, f"{question}: no answer is kept; `make golden` adds it"
-    if json.dumps(was, sort_keys=True) == json.dumps(now, sort_keys=True):  # at once; types count as they do one by one
+    # at once; types count as they do one by one
+    if json.dumps(was, sort_keys=True) == json.dumps(now, sort_keys=True):
         return
     found = list(differences(was, now))
-    assert not found, f"{message(question, found)}\n`make golden` renews what is kept, if the change is meant"
+    assert not found, (
+        f"{message(question, found)}\n`make golden` renews what is kept, if the change is meant"
+    )

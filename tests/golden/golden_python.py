@@ -1,6 +1,8 @@
-"""Questions of ``turnbuckle model`` in Python, where an option ``--some-name WORD`` is ``some_name=WORD``.
+"""Questions of ``turnbuckle model`` in Python, where an option ``--some-name WORD`` is
+``some_name=WORD``.
 
-A verb is one function, which the command line and `turnbuckle.model` call: where both call it with the same values, it answers the same.
+A verb is one function, which the command line and `turnbuckle.model` call: where both call it with
+the same values, it answers the same.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ from turnbuckle.cli.app import app
 from turnbuckle.foundation import registry
 from turnbuckle.show.terminal.model_answer import ModelAnswer
 
-QUESTIONS = [q for q in net.questions() if q.startswith("model ") and "--format json" in q and " && " not in q]
+QUESTIONS = [
+    q
+    for q in net.questions()
+    if q.startswith("model ") and "--format json" in q and " && " not in q
+]
 #: Asked in Python: the first question of each verb, and those that are refused.
 ASKED = [
     q
@@ -32,11 +38,15 @@ ASKED = [
 
 
 def ask(question: str, function: Callable[..., Any] | None = None) -> Any:
-    """Ask a question of the command line in Python, of its verb or of another `function` with the signature of its verb."""
+    """Ask a question of the command line in Python, of its verb or of another `function` with the
+    signature of its verb.
+    """
     _, verb, *words = shlex.split(question)
     function = function or getattr(tb.model, verb)
     parameters = inspect.signature(function).parameters
-    several = any(get_origin(p.annotation) is list for p in parameters.values() if p.kind is p.POSITIONAL_ONLY)
+    several = any(
+        get_origin(p.annotation) is list for p in parameters.values() if p.kind is p.POSITIONAL_ONLY
+    )
     given: list[Any] = []
     options: dict[str, Any] = {}
     rest = iter(words)
@@ -53,7 +63,11 @@ def ask(question: str, function: Callable[..., Any] | None = None) -> Any:
 
 
 def _value(hint: Any, words: Iterator[str], before: Any) -> Any:
-    (kind,) = (k for k in (get_args(hint) if isinstance(hint, UnionType) else [hint]) if k is not type(None))
+    (kind,) = (
+        k
+        for k in (get_args(hint) if isinstance(hint, UnionType) else [hint])
+        if k is not type(None)
+    )
     if kind is bool:
         return True
     if get_origin(kind) is list:
@@ -62,7 +76,9 @@ def _value(hint: Any, words: Iterator[str], before: Any) -> Any:
 
 
 def holds(question: str, hold: Callable[[str], None]) -> None:
-    """Hold the answer of the command line; the answer of Python is the same, and shows itself in all its ways."""
+    """Hold the answer of the command line; the answer of Python is the same, and shows itself in
+    all its ways.
+    """
     if question not in QUESTIONS or question in ASKED:
         hold(question)
         return
@@ -89,7 +105,9 @@ def shows_itself(answer: ModelAnswer) -> None:
 
 
 def calls(question: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values that the verb of a question gets: from the command line, and from Python."""
+    """Return the values that the verb of a question gets: from the command line, and from
+    Python.
+    """
     verb = registry.load("questions", net.verb_of(question))
 
     def bound(*given: Any, **options: Any) -> dict[str, Any]:
@@ -98,5 +116,9 @@ def calls(question: str) -> tuple[dict[str, Any], dict[str, Any]]:
         return arguments.arguments
 
     words = app.parse_args(shlex.split(question))[1]
-    options = {name: value for name, value in words.kwargs.items() if name not in ("format", "output")}
-    return bound(*words.args, **options), ask(question, tb.model._in_python.__wrapped__(wraps(verb)(bound)))
+    options = {
+        name: value for name, value in words.kwargs.items() if name not in ("format", "output")
+    }
+    return bound(*words.args, **options), ask(
+        question, tb.model._in_python.__wrapped__(wraps(verb)(bound))
+    )

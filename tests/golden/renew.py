@@ -3,7 +3,8 @@
     python tests/golden/renew.py            # all of them (make golden)
     python tests/golden/renew.py slack api  # those of these verbs
 
-An answer that agrees with the kept one stays as it is kept.  Read what is printed before you commit it.
+An answer that agrees with the kept one stays as it is kept.  Read what is printed before you commit
+it.
 """
 
 from __future__ import annotations
@@ -24,9 +25,15 @@ STARTS = ("TB_", "STANDIN_", "SLURM_", "OMPI_", "PMI", "MV2_", "TURNBUCKLE_")
 
 
 def answered(verb: str, question: str, inputs: Path, place: Path) -> net.Answer:
-    """Ask one question in a worker.  Raises RuntimeError with its name, since not every error can be sent between processes."""
+    """Ask one question in a worker.  Raises RuntimeError with its name, since not every error can
+    be sent between processes.
+    """
     try:
-        return api.ask(question, inputs, place) if verb == api.VERB else net.ask(question, inputs, place)
+        return (
+            api.ask(question, inputs, place)
+            if verb == api.VERB
+            else net.ask(question, inputs, place)
+        )
     except Exception as error:
         raise RuntimeError(f"{verb}: {question}: {error!r}") from None
 
@@ -37,7 +44,10 @@ def asked(verbs: Sequence[str], place: Path) -> dict[str, dict[str, net.Answer]]
     listed = [(net.verb_of(q), q) for q in net.questions()] + [(api.VERB, q) for q in api.ASKED]
     listed = [(verb, q) for verb, q in listed if verb in verbs]
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(answered, verb, q, inputs, place / f"q{k}") for k, (verb, q) in enumerate(listed)]
+        futures = [
+            pool.submit(answered, verb, q, inputs, place / f"q{k}")
+            for k, (verb, q) in enumerate(listed)
+        ]
         out: dict[str, dict[str, net.Answer]] = {verb: {} for verb in verbs}
         for (verb, question), future in zip(listed, futures, strict=True):
             out[verb][question] = future.result()
@@ -65,7 +75,10 @@ def main() -> None:
     every = sorted({net.verb_of(q) for q in net.questions()} | {api.VERB})
     verbs = sys.argv[1:] or every
     if unknown := sorted(set(verbs) - set(every)):
-        sys.exit(f"no question asks {', '.join(map(repr, unknown))}; the verbs are: {', '.join(map(repr, every))}")
+        sys.exit(
+            f"no question asks {', '.join(map(repr, unknown))}; the verbs are: "
+            f"{', '.join(map(repr, every))}"
+        )
     with tempfile.TemporaryDirectory() as folder:
         answers = asked(verbs, Path(folder))
     changes = [line for verb in verbs for line in renewed(verb, answers[verb])]

@@ -22,7 +22,9 @@ def test_the_answer_is_the_kept_one(question: str, inputs: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("question", api.INSTEAD, ids=str)
-def test_what_took_a_former_names_place_answers_the_same(question: str, inputs: Path, tmp_path: Path) -> None:
+def test_what_took_a_former_names_place_answers_the_same(
+    question: str, inputs: Path, tmp_path: Path
+) -> None:
     net.hold(question, api.ask(question, inputs, tmp_path / "asked", instead=True), api.VERB)
 
 
@@ -33,7 +35,9 @@ def test_write_and_report_are_one() -> None:
 
 @pytest.mark.parametrize("question", api.COMMANDS, ids=str)
 def test_python_answers_as_the_command_does(question: str, inputs: Path, tmp_path: Path) -> None:
-    """One question, one number, whoever asks: what the command says is kept where the net asks it too."""
+    """One question, one number, whoever asks: what the command says is kept where the net asks it
+    too.
+    """
     kept = net.kept(net.verb_of(question)).get(question)
     command = (kept or net.ask(question, inputs, tmp_path / "asked"))["json"]
     answer = net.steady(json.loads(json.dumps(finite(api.COMMANDS[question](inputs)), default=str)))
@@ -51,7 +55,13 @@ def _part(whole: Any, wanted: Any) -> Any:
 
 @pytest.mark.parametrize("name", api.FORMER)
 def test_a_former_name_says_what_takes_its_place(name: str) -> None:
-    with pytest.warns(DeprecationWarning, match=f"turnbuckle.{name} goes in the next release; .* takes its place"), suppress(Exception):
+    with (
+        pytest.warns(
+            DeprecationWarning,
+            match=f"turnbuckle.{name} goes in the next release; .* takes its place",
+        ),
+        suppress(Exception),
+    ):
         getattr(tb, name)(*[None] * (2 if name == "write" else 1))
 
 
@@ -67,11 +77,17 @@ def test_every_public_name_is_asked_or_held_by_another() -> None:
 def test_every_question_has_the_name_of_its_verb(verb: str) -> None:
     """`demo` asks nothing, it is `report` of `sample`; `mcp` asks what others send it."""
     group, _, name = verb.rpartition(" ")
-    assert callable(getattr(tb.model, name)) if group else hasattr(tb.Run, name) or name in tb.__all__
+    assert (
+        callable(getattr(tb.model, name)) if group else hasattr(tb.Run, name) or name in tb.__all__
+    )
 
 
 def test_every_verb_of_the_command_line_is_one_of_these() -> None:
-    machines = {"machines list": tb.machines, "machines show": tb.Machine.load, "machines check": tb.Machine.check}
+    machines = {
+        "machines list": tb.machines,
+        "machines show": tb.Machine.load,
+        "machines check": tb.Machine.check,
+    }
     assert net.verbs() == set(EVERY_VERB) - {"machines"} | {"overview"} | set(machines)
     gh200, twice = tb.Machine.load("gh200"), tb.Parameter(2.0, 0.0, "1", "measured", "this test")
     assert not [remark for remark in gh200.check() if remark.severity == "error"]
@@ -79,7 +95,9 @@ def test_every_verb_of_the_command_line_is_one_of_these() -> None:
 
 
 @pytest.mark.parametrize("question", api.SHOWN, ids=str)
-def test_every_answer_shows_itself(question: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_answer_shows_itself(
+    question: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     answer = api.SHOWN[question](inputs)
     assert answer.table().height > 0 and set(json.loads(answer.to_json())) == set(answer.as_dict())

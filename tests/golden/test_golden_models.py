@@ -9,6 +9,8 @@ import golden_python as python
 import pytest
 
 
-@pytest.mark.parametrize("question", [q for q in net.questions() if q.startswith("model ")], ids=str)
+@pytest.mark.parametrize(
+    "question", [q for q in net.questions() if q.startswith("model ")], ids=str
+)
 def test_the_answer_is_the_kept_one(question: str, hold: Callable[[str], None]) -> None:
     python.holds(question, hold)

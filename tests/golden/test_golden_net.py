@@ -11,7 +11,9 @@ import pytest
 
 def test_every_verb_is_asked() -> None:
     asked = {net.verb_of(q) for q in net.questions()}
-    assert net.verbs() == asked | set(net.NOT_ASKED), "a verb without a golden answer, or a question of none"
+    assert net.verbs() == asked | set(net.NOT_ASKED), (
+        "a verb without a golden answer, or a question of none"
+    )
     assert len(net.verbs()) > 35 and not asked & set(net.NOT_ASKED)
 
 
@@ -25,7 +27,10 @@ def test_an_answer_is_kept_for_every_question_and_no_other() -> None:
 
 
 def test_the_folder_is_small() -> None:
-    assert sum(p.stat().st_size for p in net.FOLDER.rglob("*") if p.is_file() and p.suffix != ".pyc") < 1_000_000
+    assert (
+        sum(p.stat().st_size for p in net.FOLDER.rglob("*") if p.is_file() and p.suffix != ".pyc")
+        < 1_000_000
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,7 +40,11 @@ def test_the_folder_is_small() -> None:
         ({"a": {"b": 1.0}}, {"a": {"b": 1.0 + 1e-10}}, []),
         ({"a": [1, 2]}, {"a": [2, 1]}, ["a[0]: was 1, is 2", "a[1]: was 2, is 1"]),
         ({"a": [1, 2]}, {"a": [1]}, ["a: was 2 entries, is 1"]),
-        ({"a": 1_000_000_000_000}, {"a": 1_000_000_000_001}, ["a: was 1000000000000, is 1000000000001"]),
+        (
+            {"a": 1_000_000_000_000},
+            {"a": 1_000_000_000_001},
+            ["a: was 1000000000000, is 1000000000001"],
+        ),
         ({"a": None}, {"b": None}, ["a: was null, is gone", "b: was not there, is null"]),
         ({"a": True}, {"a": 1}, ["a: was true, is 1"]),
         ({"a": "x"}, {"a": "y"}, ['a: was "x", is "y"']),
@@ -56,13 +65,24 @@ def test_a_long_list_of_differences_is_cut() -> None:
 
 
 def test_what_changes_by_nature_is_left_out() -> None:
-    answer = {"json": {"provenance": {"version": "0.1.0", "command": "x", "seed": 1}, "date": "2026-01-01", "checks": []}}
+    answer = {
+        "json": {
+            "provenance": {"version": "0.1.0", "command": "x", "seed": 1},
+            "date": "2026-01-01",
+            "checks": [],
+        }
+    }
     assert net.steady(answer) == {"json": {"provenance": {"seed": 1}, "checks": []}}
 
 
-def test_a_kept_file_is_the_same_bytes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_file_is_the_same_bytes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(net, "ANSWERS", tmp_path)
-    for answers in ({"q": {"exit": 0}}, {f"q{k}": {"exit": k, "json": {"x": k / 7}} for k in range(2000)}):
+    for answers in (
+        {"q": {"exit": 0}},
+        {f"q{k}": {"exit": k, "json": {"x": k / 7}} for k in range(2000)},
+    ):
         net.keep("a verb", answers)
         (path,) = tmp_path.iterdir()
         content = path.read_bytes()

@@ -8,6 +8,8 @@ import golden_net as net
 import pytest
 
 
-@pytest.mark.parametrize("question", [q for q in net.questions() if not q.startswith("model ")], ids=str)
+@pytest.mark.parametrize(
+    "question", [q for q in net.questions() if not q.startswith("model ")], ids=str
+)
 def test_the_answer_is_the_kept_one(question: str, hold: Callable[[str], None]) -> None:
     hold(question)

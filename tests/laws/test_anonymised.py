@@ -1,4 +1,6 @@
-"""A law of `turnbuckle anonymise`: every answer about a recording is the same before and after, names and two findings apart."""
+"""A law of `turnbuckle anonymise`: every answer about a recording is the same before and after,
+names and two findings apart.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def attempt(question: Any) -> Any:
 
 
 def answers(trace: Trace) -> dict[str, Any]:
-    """What Turnbuckle says of a recording: inspect, functions, two projections by both replays, slack."""
+    """What Turnbuckle says of a recording: inspect, functions, two projections by both replays,
+    slack.
+    """
     seen = Run.of(build(trace))
     said = attempt(lambda: seen.as_dict()["profile"])
     if isinstance(said, dict) and said["offload"]:
@@ -56,13 +60,26 @@ def answers(trace: Trace) -> dict[str, Any]:
         ids = sorted({one["process"] for one in one_by_one if one["process"] is not None})
         for one in one_by_one:
             one["process"] = None if one["process"] is None else ids.index(one["process"])
-    rows = functions(seen.profile).rows.group_by("class", "call_class").agg(pl.col("time_ns", "calls", "exposed_ns").sum(), kinds=pl.len())
+    rows = (
+        functions(seen.profile)
+        .rows.group_by("class", "call_class")
+        .agg(pl.col("time_ns", "calls", "exposed_ns").sum(), kinds=pl.len())
+    )
     return {
         "inspect": said,
         "functions": rows.sort(pl.all()).rows(),
-        "findings": sorted((f.code, f.count) for f in seen.findings if f.code not in ("P119", "P186")),
-        "project": attempt(lambda: [p.as_dict() for p in seen.project(["pcie5-x16", "cdi-row-link"], draws=0).projections]),
-        "slack": attempt(lambda: tolerate(seen, "link", draws=0).as_dict()["curve"] if seen.projectable else None),
+        "findings": sorted(
+            (f.code, f.count) for f in seen.findings if f.code not in ("P119", "P186")
+        ),
+        "project": attempt(
+            lambda: [
+                p.as_dict()
+                for p in seen.project(["pcie5-x16", "cdi-row-link"], draws=0).projections
+            ]
+        ),
+        "slack": attempt(
+            lambda: tolerate(seen, "link", draws=0).as_dict()["curve"] if seen.projectable else None
+        ),
     }
 
 
@@ -106,8 +123,19 @@ def test_real_recordings(shared: Path, file: str) -> None:
 
 @pytest.mark.shared
 def test_calls_that_carry_alike_come_in_one_order(shared: Path) -> None:
-    """Two calls of this recording carry half the penalty each; names of kernels, that become hashes, must not say which is first."""
-    trace = read(shared / "traces" / "kineto/resnet_mi300x_rank0of8/resnet_act_checkpoint.json.gz", use_cache=False)
+    """Two calls of this recording carry half the penalty each; names of kernels, that become
+    hashes, must not say which is first.
+    """
+    trace = read(
+        shared / "traces" / "kineto/resnet_mi300x_rank0of8/resnet_act_checkpoint.json.gz",
+        use_cache=False,
+    )
     made, _ = anonymise(trace, b"a key of the test", stand_in=stand_in)
-    one, other = ([(c["call"], c["count"]) for c in tolerate(Run.of(build(t)), "link", draws=0).as_dict()["calls"]] for t in (trace, made))
+    one, other = (
+        [
+            (c["call"], c["count"])
+            for c in tolerate(Run.of(build(t)), "link", draws=0).as_dict()["calls"]
+        ]
+        for t in (trace, made)
+    )
     assert one == other and len(one) == 2

@@ -1,4 +1,6 @@
-"""Which parts a change of the run time comes from: they add up to it, and none changes by more than its own durations do."""
+"""Which parts a change of the run time comes from: they add up to it, and none changes by more than
+its own durations do.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ from turnbuckle.machine import Pair, load
 from turnbuckle.profile.profile import build
 from turnbuckle.projection.anchor import Durations
 from turnbuckle.projection.model import nething
-from turnbuckle.projection.order import Prepared, Replayed, prepared, replayed, replayed_each, timeline_change
+from turnbuckle.projection.order import (
+    Prepared,
+    Replayed,
+    prepared,
+    replayed,
+    replayed_each,
+    timeline_change,
+)
 from turnbuckle.projection.project import priced
 from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS, Projection
 from turnbuckle.replay.timeline import no_change
@@ -30,7 +39,11 @@ from turnbuckle.trace.trace import Trace
 
 #: A kernel of 100 us and a copy of 95 us at once, which one call waits for.
 BESIDE = profile_of(
-    api=[call(1_000, 2_000, 1), call(2_000, 3_000, 2, "cudaMemcpyAsync"), call(4_000, 112_000, None, "cudaDeviceSynchronize")],
+    api=[
+        call(1_000, 2_000, 1),
+        call(2_000, 3_000, 2, "cudaMemcpyAsync"),
+        call(4_000, 112_000, None, "cudaDeviceSynchronize"),
+    ],
     kernels=[on_device(10_000, 110_000, 1)],
     copies=[copy(12_000, 107_000, H2D, 2**20, 2, stream=8)],
 )
@@ -43,17 +56,30 @@ def budgets(ready: Prepared, pair: Pair) -> dict[str, tuple[float, float]]:
     assert ready.timeline is not None
     values = timeline_change(priced(ready, pair, HOLD)).values
     edges = np.arange(len(ready.timeline.graph.kind))
-    slope, part = ready.timeline.slopes(edges, values), ready.timeline._part_of(edges, PART_OF_CATEGORY)
+    slope, part = (
+        ready.timeline.slopes(edges, values),
+        ready.timeline._part_of(edges, PART_OF_CATEGORY),
+    )
     names = ("launch", "kernel", "copy", "other")
-    return {n: (float(np.minimum(slope[part == k], 0).sum()), float(np.maximum(slope[part == k], 0).sum())) for k, n in enumerate(names)}
+    return {
+        n: (
+            float(np.minimum(slope[part == k], 0).sum()),
+            float(np.maximum(slope[part == k], 0).sum()),
+        )
+        for k, n in enumerate(names)
+    }
 
 
 def bars_show_what_changed(found: Replayed | Projection, measured: float) -> None:
-    """Hold a projected bar to the recorded one plus its change: exactly, part by part, none below nothing."""
+    """Hold a projected bar to the recorded one plus its change: exactly, part by part, none below
+    nothing.
+    """
     assert set(found.change) == set(PARTS)
     room = 1e-9 * max(float(found.seconds), measured, 1e-6)
     assert sum(found.change.values()) == pytest.approx(float(found.seconds) - measured, abs=room)
-    assert found.change == {part: found.breakdown[part] - found.measured_breakdown[part] for part in PARTS}
+    assert found.change == {
+        part: found.breakdown[part] - found.measured_breakdown[part] for part in PARTS
+    }
     assert min(found.breakdown.values()) >= 0.0
     assert sum(found.breakdown.values()) == pytest.approx(float(found.seconds), abs=room)
 
@@ -62,7 +88,9 @@ def check(found: Replayed, ready: Prepared, pair: Pair) -> None:
     bars_show_what_changed(found, ready.measured)
     assert ready.timeline is not None
     values = timeline_change(priced(ready, pair, HOLD)).values
-    walked = ready.timeline.change_by_part(values, *ready.timeline.replayed(values), PART_OF_CATEGORY, 8)
+    walked = ready.timeline.change_by_part(
+        values, *ready.timeline.replayed(values), PART_OF_CATEGORY, 8
+    )
     room = 1e-9 * max(float(found.seconds), ready.measured, 1e-6)
     for part, (least, most) in budgets(ready, pair).items():
         # what the points on the way miss is shared among the parts
@@ -81,21 +109,30 @@ def test_parts_add_up_and_stay_within_what_their_own_durations_do(trace: Trace, 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["cdi-row-link", "cdi-row-api", "nvlink-c2c"])
 def test_a_tie_of_paths_moves_no_time_between_parts(shared: Path, name: str) -> None:
-    """On this run the critical path goes over from waits to copies, which the difference of two paths took for the cost of copies."""
+    """On this run the critical path goes over from waits to copies, which the difference of two
+    paths took for the cost of copies.
+    """
     run = run_of(shared / "traces/nsys/rodinia_gaussian_rtx3090_a/report2.sqlite")
     ready, pair = run.prepared(HOLD), Pair(run.source, load(name))
     durations = priced(ready, pair, HOLD)
     found = replayed(ready, durations)
     check(found, ready, pair)
     assert ready.timeline is not None
-    there = ready.timeline.parts(*ready.timeline.path(timeline_change(durations)), PART_OF_CATEGORY, 0.0)
+    there = ready.timeline.parts(
+        *ready.timeline.path(timeline_change(durations)), PART_OF_CATEGORY, 0.0
+    )
     apart = {part: there[part] - found.measured_breakdown[part] for part in PARTS}
     if name.startswith("cdi"):
-        assert apart["copy"] > 5 * found.change["copy"] > 0 and apart["other"] < 0 < found.change["other"]
+        assert (
+            apart["copy"] > 5 * found.change["copy"] > 0
+            and apart["other"] < 0 < found.change["other"]
+        )
 
 
 def test_no_bar_falls_below_nothing() -> None:
-    """A copy that took nearly as long as the kernel beside it is hidden in the recorded run, and saves time once the kernel is short."""
+    """A copy that took nearly as long as the kernel beside it is hidden in the recorded run, and
+    saves time once the kernel is short.
+    """
     ready = prepared(BESIDE, HOLD)
     assert ready.timeline is not None
     kinds = ready.run.category
@@ -132,7 +169,9 @@ def test_the_bars_of_every_recording_show_what_changed(shared: Path) -> None:
         run = run_of(path)
         for replay, name in product(("sum", "timeline"), NAMES):
             try:
-                p = run.project(name, model=replace(nething(), replay=replay), draws=0).projections[0]
+                p = run.project(name, model=replace(nething(), replay=replay), draws=0).projections[
+                    0
+                ]
             except CannotAnswer:
                 continue
             for one in (each for each in (p, p.by_coupling) if not each.unknown):

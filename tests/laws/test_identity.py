@@ -1,4 +1,6 @@
-"""Law 1: the source projected onto itself is the run, to the nanosecond; laws 2 and 5 on the real recordings as well."""
+"""Law 1: the source projected onto itself is the run, to the nanosecond; laws 2 and 5 on the real
+recordings as well.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ STANDING = [m for m in all_machines() if not m.relative]
 
 
 def assert_identity(profile: Profile, ready: Prepared, source: Machine, model: Model) -> None:
-    """Every number of the projection onto the source is the measured one, not nearly but exactly."""
+    """Every number of the projection onto the source is the measured one, not nearly but
+    exactly.
+    """
     durations = anchored(ready.run, source, source, model)
     assert np.array_equal(durations.seconds, ready.run.seconds)
     found = answered(profile, ready, Pair(source, source), model)
@@ -49,8 +53,12 @@ def assert_identity(profile: Profile, ready: Prepared, source: Machine, model: M
 
 
 def priced_ns(profile: Profile) -> pl.Series:
-    """The duration that is priced [ns]: a call that finds its device idle counts until what it started begins."""
-    return profile.activities.select(pl.max_horizontal("end_ns", "delivered_ns") - pl.col("start_ns")).to_series()
+    """The duration that is priced [ns]: a call that finds its device idle counts until what it
+    started begins.
+    """
+    return profile.activities.select(
+        pl.max_horizontal("end_ns", "delivered_ns") - pl.col("start_ns")
+    ).to_series()
 
 
 def assert_closed(profile: Profile) -> None:
@@ -58,7 +66,10 @@ def assert_closed(profile: Profile) -> None:
     exposed, lasts = profile.activities["exposed_ns"], priced_ns(profile)
     assert exposed.sum() == profile.run_time_ns
     assert (exposed >= 0).all() and (exposed <= lasts).all()
-    assert closure_defect_ns(profile) == 0 and sum(categories_ns(profile).values()) == profile.run_time_ns
+    assert (
+        closure_defect_ns(profile) == 0
+        and sum(categories_ns(profile).values()) == profile.run_time_ns
+    )
     assert profile.activities["start_ns"].min() == profile.first_ns or not profile.activities.height
     assert profile.activities["end_ns"].max() == profile.last_ns or not profile.activities.height
 
@@ -69,18 +80,27 @@ def test_any_run_on_its_own_machine(trace: Trace, model: Model, stated: Machine)
     profile = build(trace)
     assert_closed(profile)
     ready = prepared(profile, model)
-    for source in (machine(FULL), observed_machine(profile)[0], observed_machine(profile, stated)[0], stated):
+    for source in (
+        machine(FULL),
+        observed_machine(profile)[0],
+        observed_machine(profile, stated)[0],
+        stated,
+    ):
         assert_identity(profile, ready, source, model)
 
 
 @LAW
 @given(traces() | soups(), st.sampled_from(PRESETS), st.integers(1, 40), st.integers(0, 2**40))
-def test_interval_of_the_source_is_a_point(trace: Trace, model: Model, draws: int, seed: int) -> None:
+def test_interval_of_the_source_is_a_point(
+    trace: Trace, model: Model, draws: int, seed: int
+) -> None:
     profile = build(trace)
     source, fits, _ = observed_machine(profile)
     (found,) = project_many(profile, source, [source], model, fits, draws, seed)
     assert found.interval is not None
-    assert (found.interval.low, found.interval.median, found.interval.high) == (profile.seconds,) * 3
+    assert (found.interval.low, found.interval.median, found.interval.high) == (
+        profile.seconds,
+    ) * 3
     assert found.drivers == {}
     assert found.sample is not None and found.sample.tolist() == [profile.seconds] * draws
 
@@ -99,13 +119,21 @@ def test_runs_without_anything() -> None:
 def real_files(shared: Path) -> dict[str, Path]:
     """Every Nsight Systems file that the truth names."""
     truth = json.loads((shared / "traces" / "truth.json").read_text(encoding="utf-8"))
-    keys = [(key, file) for key, about in truth.items() if key.startswith("nsys") for file in about["files"] if file.endswith(".sqlite")]
+    keys = [
+        (key, file)
+        for key, about in truth.items()
+        if key.startswith("nsys")
+        for file in about["files"]
+        if file.endswith(".sqlite")
+    ]
     return {f"{key}/{file}": shared / "traces" / key / file for key, file in keys}
 
 
 @pytest.mark.shared
 def test_every_real_file(shared: Path) -> None:
-    files = sorted({*real_files(shared).values(), *(shared / "traces" / "nsys-local").glob("*.sqlite")})
+    files = sorted(
+        {*real_files(shared).values(), *(shared / "traces" / "nsys-local").glob("*.sqlite")}
+    )
     assert len(files) == 29
     for path in files:
         profile = recorded_profile(path)

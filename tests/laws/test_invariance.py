@@ -1,4 +1,6 @@
-"""Law 5: all times x k make the answer x k; nothing is lost without a finding; names, numbers and the zero of the clock say nothing."""
+"""Law 5: all times x k make the answer x k; nothing is lost without a finding; names, numbers and
+the zero of the clock say nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,19 @@ import pytest
 from alike import moved, renamed, renumbered
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import FULL, LAW, RATES, TABLES, TIMES, flawed_traces, gpu_traces, machine, soups, traces, with_columns
+from strategies import (
+    FULL,
+    LAW,
+    RATES,
+    TABLES,
+    TIMES,
+    flawed_traces,
+    gpu_traces,
+    machine,
+    soups,
+    traces,
+    with_columns,
+)
 
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.pieces import pieces
@@ -28,20 +42,39 @@ MODELS: dict[str, Model] = {
     "5.1": nething(5.1),
     "additive": additive({"data": 7.0, "control": 0.2, "kernel": 3.0}),
 }
-CALLS_THERE = {"launch.latency": 2e-6, "launch.call": 9e-6, "sync.return": 5e-6, "alloc.call": 1e-6, "slack.call": 2e-6}
+CALLS_THERE = {
+    "launch.latency": 2e-6,
+    "launch.call": 9e-6,
+    "sync.return": 5e-6,
+    "alloc.call": 1e-6,
+    "slack.call": 2e-6,
+}
 LINK_THERE = {"link.h2d.latency": 4e-6, "link.h2d.bandwidth": 121e9, "link.d2h.latency": 0.7e-6}
-THERE = {**FULL, **LINK_THERE, **CALLS_THERE, "gpu.fp64_matrix": 67e12, "gpu.memory_bandwidth": 3.35e12}
+THERE = {
+    **FULL,
+    **LINK_THERE,
+    **CALLS_THERE,
+    "gpu.fp64_matrix": 67e12,
+    "gpu.memory_bandwidth": 3.35e12,
+}
 
 
 def slower(values: dict[str, float], k: int, name: str) -> Machine:
     """The same machine with every clock `k` times slower."""
-    return machine({n: v * k if n in TIMES else v / k if n in RATES else v for n, v in values.items()}, name)
+    return machine(
+        {n: v * k if n in TIMES else v / k if n in RATES else v for n, v in values.items()}, name
+    )
 
 
 @LAW
 @given(gpu_traces() | soups(), st.integers(2, 50), st.sampled_from(sorted(MODELS)))
 def test_all_times_scaled_scale_the_answer(trace: Trace, k: int, model: str) -> None:
-    stretched = with_columns(trace, lambda _, f: f.with_columns(pl.col(c) * k for c in ("start_ns", "end_ns", "time_ns") if c in f.columns))
+    stretched = with_columns(
+        trace,
+        lambda _, f: f.with_columns(
+            pl.col(c) * k for c in ("start_ns", "end_ns", "time_ns") if c in f.columns
+        ),
+    )
     one, many = build(trace), build(stretched)
     assert many.run_time_ns == k * one.run_time_ns
     assert (many.activities["exposed_ns"] == k * one.activities["exposed_ns"]).all()
@@ -73,7 +106,9 @@ def test_rows_and_bytes_in_are_rows_and_bytes_out(trace: Trace) -> None:
             for table, count in by_table.items():
                 aside[table] = aside.get(table, 0) + count
     for table in TABLES:
-        assert trace.table(table).height == profile.trace.table(table).height + aside.get(table, 0), table
+        assert trace.table(table).height == profile.trace.table(table).height + aside.get(
+            table, 0
+        ), table
     rows = profile.activities.filter(pl.col("kind") != "gap")
     assert rows.height == sum(profile.trace.table(t).height for t in TABLES)
     kept = profile.trace.copies
@@ -90,7 +125,9 @@ def test_rows_and_bytes_in_are_rows_and_bytes_out(trace: Trace) -> None:
     counted = summary.copies(profile)
     h2h = kept.filter(~pl.col("direction").is_in([1, 2, 3, 4, 6, 7]))
     assert sum(c["count"] for c in counted.values()) == kept.height - h2h.height
-    assert sum(c["bytes"] or 0 for c in counted.values()) == (kept["size_bytes"].sum() or 0) - (h2h["size_bytes"].sum() or 0)
+    assert sum(c["bytes"] or 0 for c in counted.values()) == (kept["size_bytes"].sum() or 0) - (
+        h2h["size_bytes"].sum() or 0
+    )
 
 
 def answers(profile: Profile) -> dict[str, object]:
@@ -105,12 +142,19 @@ def answers(profile: Profile) -> dict[str, object]:
         "overlap": summary.overlap(profile),
         "memory": summary.peak_memory_bytes(profile),
         "findings": [(f.code, f.count) for f in profile.findings],
-        "fits": {k: (f.count, f.size_bytes, _digits(f.latency_s), _digits(f.bandwidth)) for k, f in fit_links(profile).items()},
+        "fits": {
+            k: (f.count, f.size_bytes, _digits(f.latency_s), _digits(f.bandwidth))
+            for k, f in fit_links(profile).items()
+        },
     }
     ready = prepared(profile, MODELS["flop"])
     for name in ("flop", "additive"):
         found = answered(profile, ready, pair, MODELS[name])
-        out[name] = [_digits(found.seconds), *map(_digits, found.envelope), *map(_digits, found.breakdown.values())]
+        out[name] = [
+            _digits(found.seconds),
+            *map(_digits, found.envelope),
+            *map(_digits, found.breakdown.values()),
+        ]
     return out
 
 

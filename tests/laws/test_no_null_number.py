@@ -1,4 +1,6 @@
-"""No answer holds a null, NaN or infinity that its keys do not declare: of every verb that projects, on every sample."""
+"""No answer holds a null, NaN or infinity that its keys do not declare: of every verb that
+projects, on every sample.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from hostile_names import SAMPLE, Ran
 
 from turnbuckle.foundation import fields
 
-SAMPLES = ("dgemm-like-synthetic.sqlite", "milc-like-synthetic.sqlite", "jacobi-opencl-pocl.trace.csv")
+SAMPLES = (
+    "dgemm-like-synthetic.sqlite",
+    "milc-like-synthetic.sqlite",
+    "jacobi-opencl-pocl.trace.csv",
+)
 VERBS = {
     "inspect": (),
     "project": ("--on", "gh200,cdi-row-link,mi300a,self", "--draws", "20"),
@@ -32,9 +38,19 @@ PACKAGE = Path(fields.__file__).parents[1]
 
 def declared() -> set[str]:
     """Return the last names of the keys that may be null as their meaning says."""
-    rows = [row for path in PACKAGE.rglob("fields.csv") for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
-    above = {_last(found[1]) for row in rows if (found := re.search(r"all of `([\w.]+)` is `null`", row["meaning"]))}
-    return above | {_last(key) for row in rows if "`null`" in row["meaning"] for key in _each(row["key"])}
+    rows = [
+        row
+        for path in PACKAGE.rglob("fields.csv")
+        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    ]
+    above = {
+        _last(found[1])
+        for row in rows
+        if (found := re.search(r"all of `([\w.]+)` is `null`", row["meaning"]))
+    }
+    return above | {
+        _last(key) for row in rows if "`null`" in row["meaning"] for key in _each(row["key"])
+    }
 
 
 def _each(key: str) -> list[str]:
@@ -60,7 +76,9 @@ def nulls(value: Any, path: str = "") -> Iterator[str]:
 
 
 def without_unanswered(value: Any) -> Any:
-    """Return a document without the numbers that it says it cannot give: what the coupling alone changes stays."""
+    """Return a document without the numbers that it says it cannot give: what the coupling alone
+    changes stays.
+    """
     if isinstance(value, list | tuple):
         return [without_unanswered(each) for each in value]
     if not isinstance(value, dict):
@@ -82,28 +100,42 @@ def nan(value: Any) -> bool:
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("name", SAMPLES)
-def test_each_null_is_declared(name: str, verb: str, turnbuckle: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_null_is_declared(
+    name: str, verb: str, turnbuckle: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
     written: list[Any] = []
     finite = fields.finite
 
     def noted(value: Any) -> Any:
-        if isinstance(value, dict) and "schema_version" in value:  # the document: it asks again for each value in it
+        # the document: it asks again for each value in it
+        if isinstance(value, dict) and "schema_version" in value:
             written.append(value)
         return finite(value)
 
     monkeypatch.setattr(fields, "finite", noted)
     words = [word for word in verb.split() if not word.startswith("--")]
     options = verb.split()[1:] if "--" in verb else []
-    ran = turnbuckle(*(words[:1] if options else words), SAMPLE.with_name(name), *options, *VERBS[verb], "--format", "json")
+    ran = turnbuckle(
+        *(words[:1] if options else words),
+        SAMPLE.with_name(name),
+        *options,
+        *VERBS[verb],
+        "--format",
+        "json",
+    )
     assert ran.code == 0, ran.err
     document = json.loads(ran.out)
     provenance = document.pop("provenance")
     assert provenance["command"]
-    assert {path for path in nulls(without_unanswered(document)) if _last(path) not in declared()} == set()
+    assert {
+        path for path in nulls(without_unanswered(document)) if _last(path) not in declared()
+    } == set()
     assert not any(nan(without_unanswered(each)) for each in written), "NaN was written as null"
 
 
 def test_the_law_finds_a_null_that_nobody_declares() -> None:
     assert "penalty" not in declared()
-    assert list(nulls({"projections": [{"penalty": None, "change": {"copy": 0.0}}]})) == [".projections[].penalty"]
+    assert list(nulls({"projections": [{"penalty": None, "change": {"copy": 0.0}}]})) == [
+        ".projections[].penalty"
+    ]
     assert nan([{"a": (1.0, math.nan)}]) and not nan([{"a": (1.0, math.inf)}])

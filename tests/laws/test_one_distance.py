@@ -1,4 +1,6 @@
-"""Law: `slack` and `project` that are asked for one distance give one number and one range, over the same draws."""
+"""Law: `slack` and `project` that are asked for one distance give one number and one range, over
+the same draws.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from turnbuckle.trace.trace import Trace
 PCIE: tuple[Pcie, ...] = ("whole", "local")
 
 
-def assert_one_distance(run: Run, found: Slack, machines: list[tuple[float, Machine]], draws: int, pcie: Pcie = "whole") -> None:
+def assert_one_distance(
+    run: Run, found: Slack, machines: list[tuple[float, Machine]], draws: int, pcie: Pcie = "whole"
+) -> None:
     projected = run.project([m for _, m in machines], draws=draws, pcie=pcie).projections
     for (away, _), projection in zip(machines, projected, strict=True):
         band = found.range(away)
@@ -70,14 +74,26 @@ def test_any_run_by_default(trace: Trace, mode: Mode, known: bool, which: int) -
 
 @pytest.mark.parametrize("mode", ["link", "api"])
 def test_a_recorded_run_by_default(shared: Path, mode: Mode) -> None:
-    """A range along a curve shares what is replayed: its ends are those of `project` within a thousandth of its width."""
-    run = run_of(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite")
+    """A range along a curve shares what is replayed: its ends are those of `project` within a
+    thousandth of its width.
+    """
+    run = run_of(
+        shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite"
+    )
     found, ready = tolerate(run, mode), Distance.of(run, mode)
     away = [float(s) for s in found.shown()[[2, 8, 14, 20]]]
-    for s, projection in zip(away, run.project([ready.machine_at(s) for s in away]).projections, strict=True):
+    for s, projection in zip(
+        away, run.project([ready.machine_at(s) for s in away]).projections, strict=True
+    ):
         band = found.range(s)
-        assert band is not None and projection.interval is not None and projection.interval.draws == 1000
-        assert projection.ends == pytest.approx(band, abs=1e-3 * (band[1] - band[0]) + 1e-9 * band[0])
+        assert (
+            band is not None
+            and projection.interval is not None
+            and projection.interval.draws == 1000
+        )
+        assert projection.ends == pytest.approx(
+            band, abs=1e-3 * (band[1] - band[0]) + 1e-9 * band[0]
+        )
 
 
 def test_one_function_says_how_many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +110,12 @@ def test_one_function_says_how_many_draws(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("pcie", PCIE)
 def test_the_fabrics_of_the_catalogue(shared: Path, pcie: Pcie) -> None:
-    """What the files say of a fabric is what `slack` assumes, and the switch means the same to both verbs."""
-    run = run_of(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite")
+    """What the files say of a fabric is what `slack` assumes, and the switch means the same to both
+    verbs.
+    """
+    run = run_of(
+        shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite"
+    )
     found = tolerate(run, draws=50, pcie=pcie)
     places = [float(found.shown()[k]) for k in (2, 8, 12)]
     for name in ("cdi-switch-hop-link", "cdi-rack-link", "cdi-row-link", "cdi-datacentre-link"):
@@ -104,7 +124,9 @@ def test_the_fabrics_of_the_catalogue(shared: Path, pcie: Pcie) -> None:
 
 @SOME
 @given(RUNS, MODE, st.booleans())
-def test_the_range_holds_the_curve_grows_and_begins_at_nothing(trace: Trace, mode: Mode, known: bool) -> None:
+def test_the_range_holds_the_curve_grows_and_begins_at_nothing(
+    trace: Trace, mode: Mode, known: bool
+) -> None:
     run = answer(trace, known)
     if distance(run, mode) is None:
         return
@@ -120,12 +142,16 @@ def test_the_range_holds_the_curve_grows_and_begins_at_nothing(trace: Trace, mod
 
 
 def trips(seconds: float, run: Run, away: float) -> float:
-    """Trips of a command that a run time means, of 20 launches that are each waited for: their way back is one more."""
+    """Trips of a command that a run time means, of 20 launches that are each waited for: their way
+    back is one more.
+    """
     return (seconds - run.profile.seconds) / (20 * away) - 1.0
 
 
 def test_a_command_takes_one_to_five_trips() -> None:
-    """A launch that is waited for shows the prior bare: from one trip to five, 2.24 in the middle; one where PCIe ends locally."""
+    """A launch that is waited for shows the prior bare: from one trip to five, 2.24 in the middle;
+    one where PCIe ends locally.
+    """
     run, away = on_full(launch_and_wait(20)), 1e-5
     whole, local = (tolerate(run, draws=2_000, pcie=pcie) for pcie in PCIE)
     assert trips(float(whole.curve(away)), run, away) == pytest.approx(2.24)
@@ -141,7 +167,12 @@ def test_a_command_takes_one_to_five_trips() -> None:
 
 def test_reads_in_flight_limit_copies_on_a_fabric_that_carries_pcie_alone() -> None:
     """64 MiB in 2.5 ms."""
-    run = on_full(profile_of(api=[call(1_000, 2_506_000, 1, "cudaMemcpy")], copies=[copy(4_000, 2_504_000, 1, 2**26, 1)]))
+    run = on_full(
+        profile_of(
+            api=[call(1_000, 2_506_000, 1, "cudaMemcpy")],
+            copies=[copy(4_000, 2_504_000, 1, 2**26, 1)],
+        )
+    )
     whole, local = (tolerate(run, draws=100, pcie=pcie) for pcie in PCIE)
     assert float(whole.curve(1e-4)) > 2 * float(local.curve(1e-4))
     low, high = whole.range(1e-4) or (0.0, 0.0)
@@ -152,7 +183,9 @@ def test_only_fabrics_end_pcie() -> None:
     for name in ("gh200", "cdi-row-api", "pcie5-x16"):
         assert ended_locally(load(name)) is load(name) or ended_locally(load(name)) == load(name)
     ended = {c.parameter: c for c in ended_locally(load("cdi-row-link")).changes}
-    assert ended["link.command_trips"].set is not None and ended["link.command_trips"].set.value == 1.0
+    assert (
+        ended["link.command_trips"].set is not None and ended["link.command_trips"].set.value == 1.0
+    )
     run = on_full(launch_and_wait(3))
     for mode in MODES[1:]:
         with pytest.raises(UsageError) as refused:

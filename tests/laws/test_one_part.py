@@ -1,4 +1,6 @@
-"""Every question about a run of a long start-up is about the part without it, with every setting, unless a part is named."""
+"""Every question about a run of a long start-up is about the part without it, with every setting,
+unless a part is named.
+"""
 
 from __future__ import annotations
 
@@ -71,34 +73,61 @@ def test_the_sample_starts_up_for_more_than_a_tenth() -> None:
     assert run.judged.source is run.source, "one machine, whatever part of the run is asked about"
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=lambda words: "-".join(map(str, words[:1])) or "none")
-def test_a_projection_keeps_its_settings_without_start_up(turnbuckle: Callable[..., Ran], settings: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "settings", SETTINGS, ids=lambda words: "-".join(map(str, words[:1])) or "none"
+)
+def test_a_projection_keeps_its_settings_without_start_up(
+    turnbuckle: Callable[..., Ran], settings: tuple[str, ...]
+) -> None:
     asked = ("project", MILC, "--on", "mi300a,cdi-row-link", "--draws", "20", *settings)
-    plain, steady, whole = (document(turnbuckle, *asked, *part) for part in ((), ("--part", "steady"), ("--part", "whole")))
+    plain, steady, whole = (
+        document(turnbuckle, *asked, *part)
+        for part in ((), ("--part", "steady"), ("--part", "whole"))
+    )
     assert plain["projections"] == steady["projections"]
     assert plain["projections"][0]["measured_seconds"] < whole["projections"][0]["measured_seconds"]
     assert "A560" in {f["code"] for f in plain["findings"]} - {f["code"] for f in whole["findings"]}
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda words: "-".join(words))
-def test_every_verb_judges_the_part_without_start_up(turnbuckle: Callable[..., Ran], verb: tuple[str, ...]) -> None:
+def test_every_verb_judges_the_part_without_start_up(
+    turnbuckle: Callable[..., Ran], verb: tuple[str, ...]
+) -> None:
     plain, steady, whole = (
-        without_commands(document(turnbuckle, *verb, MILC, *part)) for part in ((), ("--part", "steady"), ("--part", "whole"))
+        without_commands(document(turnbuckle, *verb, MILC, *part))
+        for part in ((), ("--part", "steady"), ("--part", "whole"))
     )
     assert plain == steady and plain != whole
 
 
-def test_what_goes_on_to_the_network_card_keeps_its_rate_in_every_verb(turnbuckle: Callable[..., Ran], packed: Path) -> None:
-    for verb in (("project", "--on", "gh200"), ("slack",), ("whatif", "--on", "gh200"), ("suite", "--on", "gh200"), ("transfers",)):
-        plain, less = (without_commands(document(turnbuckle, *verb, MILC, *words)) for words in ((), ("--minus", packed)))
+def test_what_goes_on_to_the_network_card_keeps_its_rate_in_every_verb(
+    turnbuckle: Callable[..., Ran], packed: Path
+) -> None:
+    for verb in (
+        ("project", "--on", "gh200"),
+        ("slack",),
+        ("whatif", "--on", "gh200"),
+        ("suite", "--on", "gh200"),
+        ("transfers",),
+    ):
+        plain, less = (
+            without_commands(document(turnbuckle, *verb, MILC, *words))
+            for words in ((), ("--minus", packed))
+        )
         assert plain != less, verb
 
 
 def test_python_asks_as_the_command_line_does(turnbuckle: Callable[..., Ran], packed: Path) -> None:
     run, less = tb.Run.read(MILC), tb.Run.read(packed)
-    said = document(turnbuckle, "project", MILC, "--on", "gh200", "--minus", packed, "--draws", "20")["projections"]
+    said = document(
+        turnbuckle, "project", MILC, "--on", "gh200", "--minus", packed, "--draws", "20"
+    )["projections"]
     assert [p.as_dict() for p in run.project("gh200", minus=less, draws=20).projections] == said
-    (cell,) = of_files(Portfolio((Member("milc", MILC, minus=packed),), (Offer("gh200"),)), draws=20).applications[0].cells[-1:]
+    (cell,) = (
+        of_files(Portfolio((Member("milc", MILC, minus=packed),), (Offer("gh200"),)), draws=20)
+        .applications[0]
+        .cells[-1:]
+    )
     assert (cell.seconds, cell.penalty.value) == (said[0]["seconds"], said[0]["penalty"])
 
 
@@ -111,10 +140,15 @@ def test_a_named_part_is_asked_about_as_it_is() -> None:
 
 
 def test_without_calls_behind_what_is_left_the_whole_run_answers(shared: Path) -> None:
-    run = tb.Run.read(shared / "traces" / "kineto" / "vllm_decode_graph" / "graph_execution.json.gz")
+    run = tb.Run.read(
+        shared / "traces" / "kineto" / "vllm_decode_graph" / "graph_execution.json.gz"
+    )
     assert run.judged is run and [f.code for f in run.left_out] == ["A561"]
     with pytest.raises(CannotAnswer):
-        tb.Run.read(shared / "traces" / "kineto" / "vllm_decode_graph" / "graph_execution.json.gz", part="steady").project("gh200")
+        tb.Run.read(
+            shared / "traces" / "kineto" / "vllm_decode_graph" / "graph_execution.json.gz",
+            part="steady",
+        ).project("gh200")
 
 
 def test_a_value_that_cannot_be_is_told_where_it_lies_in_the_start_up(tmp_path: Path) -> None:
@@ -122,7 +156,8 @@ def test_a_value_that_cannot_be_is_told_where_it_lies_in_the_start_up(tmp_path: 
     shutil.copy(MILC, path)
     with sqlite3.connect(path) as tables:
         tables.execute(
-            "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET bytes = 1 << 50 WHERE start = (SELECT min(start) FROM CUPTI_ACTIVITY_KIND_MEMCPY)"
+            "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET bytes = 1 << 50 WHERE start = (SELECT "
+            "min(start) FROM CUPTI_ACTIVITY_KIND_MEMCPY)"
         )
     run = tb.Run.read(path)
     assert run.judged.whole is run and "P240" in {f.code for f in run.judged.findings}

@@ -1,4 +1,6 @@
-"""Law: two questions that are asked how long copies take give one number, one interval and one reason (decision D21)."""
+"""Law: two questions that are asked how long copies take give one number, one interval and one
+reason (decision D21).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,17 @@ from turnbuckle.trace.trace import Trace
 
 #: The recorded node on another link, near and far; other nodes; one memory.
 TARGETS = ("pcie5-x16", "nvlink-c2c", "cdi-row-link", "cdi-row-api", "gh200", "titan", "mi300a")
-NUMBERS = ("direction", "memory", "count", "size_bytes", "measured_seconds", "seconds", "low", "high", "basis")
+NUMBERS = (
+    "direction",
+    "memory",
+    "count",
+    "size_bytes",
+    "measured_seconds",
+    "seconds",
+    "low",
+    "high",
+    "basis",
+)
 
 
 def numbers(copies: CopyClass) -> tuple[object, ...]:
@@ -39,7 +51,9 @@ def assert_one_price(run: Run, targets: tuple[str, ...] = TARGETS) -> None:
         copies, transfers = projection.copies, priced[projection.target]
         assert isinstance(copies, Copies)
         assert numbers(copies) == numbers(transfers.total), projection.target
-        assert [numbers(c) for c in copies.classes] == [numbers(t) for t in transfers.totals[:-1]], projection.target
+        assert [numbers(c) for c in copies.classes] == [
+            numbers(t) for t in transfers.totals[:-1]
+        ], projection.target
         assert copies.low <= copies.seconds <= copies.high
 
 
@@ -79,11 +93,14 @@ def test_the_answer_is_the_middle_of_its_draws() -> None:
         for part in copies.classes:
             assert part.low < part.seconds < part.high or part.low == part.seconds == part.high
         pair = Pair(run.source, load(name))
-        drawn = copy_seconds_of(question, load(name), pair, nething(), Draws(2000, SEED)).sum(axis=1)
+        drawn = copy_seconds_of(question, load(name), pair, nething(), Draws(2000, SEED)).sum(
+            axis=1
+        )
         assert float(np.median(drawn)) == pytest.approx(copies.seconds, rel=0.1), name
 
 
-#: Of each format the smallest recording of each set of copies (direction and host memory) that any has.
+#: Of each format the smallest recording of each set of copies (direction and host memory) that any
+#: has.
 RECORDINGS = (
     "nsys/balinski_gomory_r11/report11.sqlite",
     "nsys/balinski_gomory_r16/report16.sqlite",
@@ -112,6 +129,7 @@ RECORDINGS = (
 def test_recordings(shared: Path, name: str) -> None:
     for part in ("whole", None):
         run = run_of(shared / "traces" / name, part)
-        if part == "whole" or run.judged.trace.copies.height:  # of some, the start-up has all the copies
+        # of some, the start-up has all the copies
+        if part == "whole" or run.judged.trace.copies.height:
             assert run.projectable and run.trace.copies.height
             assert_one_price(run, ("pcie5-x16", "gh200"))

@@ -1,7 +1,7 @@
 """The native replay against four programs that share nothing with it.
 
-An event queue and sums of straight lines in plain Python (`event_by_event`), HiGHS on the linear program whose optimum is the
-longest path, and SimPy on the proxy application of slack studies.
+An event queue and sums of straight lines in plain Python (`event_by_event`), HiGHS on the linear
+program whose optimum is the longest path, and SimPy on the proxy application of slack studies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,12 @@ from turnbuckle.profile.dependencies.graph import EDGE, EDGES
 from turnbuckle.profile.profile import build
 from turnbuckle.trace.trace import Trace
 
-SMALL = ("extrap_con_kernel/con_kernel", "extrap_concurrent_s4/profile4", "extrap_exgpu_s10/ex-gpu.s10", "jacobi_gh200/jacobi_report")
+SMALL = (
+    "extrap_con_kernel/con_kernel",
+    "extrap_concurrent_s4/profile4",
+    "extrap_exgpu_s10/ex-gpu.s10",
+    "jacobi_gh200/jacobi_report",
+)
 
 
 def real(shared: Path, name: str) -> Instants:
@@ -39,7 +44,7 @@ def real(shared: Path, name: str) -> Instants:
     return of_run(dependencies(run_of(shared / "traces/nsys" / f"{name}.sqlite").profile))
 
 
-# --- event by event ---------------------------------------------------------------------------------------------------
+# --- event by event -------------------------------------------------------------------------------
 
 
 def agree(graph: Instants, *rows: Sequence[Number]) -> None:
@@ -52,7 +57,10 @@ def agree(graph: Instants, *rows: Sequence[Number]) -> None:
             assert instants[path[0].target] == max(instants)
             assert all(before.source == after.target for before, after in pairwise(path))
             assert not any(e.target == path[-1].source for e in graph.edges)
-            spent = sum(max(e.lag(row), 0) + graph.residual_ns[e.target] for e in path) + graph.residual_ns[path[-1].source]
+            spent = (
+                sum(max(e.lag(row), 0) + graph.residual_ns[e.target] for e in path)
+                + graph.residual_ns[path[-1].source]
+            )
             assert spent == max(instants)
     assert graph.last_ns(*rows).tolist() == [max(instants) for instants in expected]
 
@@ -66,7 +74,12 @@ def test_drawn_graphs_replay_event_by_event(graph: Instants, rows: list[list[flo
 
 
 @FEWER
-@given(gpu_traces() | soups(), st.lists(st.lists(quarters(-2, 3), min_size=len(EDGES), max_size=len(EDGES)), min_size=1, max_size=3))
+@given(
+    gpu_traces() | soups(),
+    st.lists(
+        st.lists(quarters(-2, 3), min_size=len(EDGES), max_size=len(EDGES)), min_size=1, max_size=3
+    ),
+)
 def test_recorded_graphs_replay_event_by_event(trace: Trace, rows: list[list[float]]) -> None:
     graph = dependencies(build(trace))
     agree(of_run(graph), *rows)
@@ -75,11 +88,18 @@ def test_recorded_graphs_replay_event_by_event(trace: Trace, rows: list[list[flo
 
 @pytest.mark.parametrize("name", SMALL)
 def test_real_graphs_replay_event_by_event(shared: Path, name: str) -> None:
-    """Kernels slower, calls faster, deliveries and returns later, and a change so large that every lag is held at zero."""
+    """Kernels slower, calls faster, deliveries and returns later, and a change so large that every
+    lag is held at zero.
+    """
     graph = real(shared, name)
     unchanged = [0.0] * len(EDGES)
     slower = list(unchanged)
-    slower[EDGE["run"]], slower[EDGE["call"]], slower[EDGE["deliver"]], slower[EDGE["sync"]] = 0.5, -0.25, 2_000.0, 750.5
+    slower[EDGE["run"]], slower[EDGE["call"]], slower[EDGE["deliver"]], slower[EDGE["sync"]] = (
+        0.5,
+        -0.25,
+        2_000.0,
+        750.5,
+    )
     for row in (unchanged, slower, [-1.0] * len(EDGES), [-1e6] * len(EDGES)):
         instants = graph.instants_ns(row)
         assert instants.tolist() == replayed(graph, row)
@@ -87,7 +107,9 @@ def test_real_graphs_replay_event_by_event(shared: Path, name: str) -> None:
 
 
 def test_a_large_graph_replays_event_by_event() -> None:
-    """Thousands of different terms, hundreds of ends, waits for what is long gone: more of each than the native replay keeps at hand."""
+    """Thousands of different terms, hundreds of ends, waits for what is long gone: more of each
+    than the native replay keeps at hand.
+    """
     chance = Random(2)
     count = 3_000
     edges = []
@@ -95,23 +117,49 @@ def test_a_large_graph_replays_event_by_event() -> None:
         for _ in range(chance.choice((0, 1, 2, 2, 3))):
             u = chance.choice((v - 1, max(v - 7, 0), chance.randrange(v)))
             lag = chance.randrange(1_000_000)
-            law = [(chance.randrange(PARAMETERS), chance.choice((lag, chance.randrange(-1_000, 1_000)))) for _ in range(2)]
+            law = [
+                (
+                    chance.randrange(PARAMETERS),
+                    chance.choice((lag, chance.randrange(-1_000, 1_000))),
+                )
+                for _ in range(2)
+            ]
             edges.append(Edge(u, v, lag, tuple(law[: chance.choice((0, 1, 2, 2))])))
-    graph = Instants(tuple(chance.choice((0, 0, 5_000)) for _ in range(count)), tuple(edges), PARAMETERS)
+    graph = Instants(
+        tuple(chance.choice((0, 0, 5_000)) for _ in range(count)), tuple(edges), PARAMETERS
+    )
     assert len({tuple((p, a) for p, a in e.terms if a != e.lag_ns) for e in edges}) > 2_048
     at = [chance.randrange(-3, 12) / 4 for _ in range(PARAMETERS)]
-    agree(graph, at, *([chance.randrange(-9, 40) / 4 for _ in range(PARAMETERS)] for _ in range(10)))
+    agree(
+        graph, at, *([chance.randrange(-9, 40) / 4 for _ in range(PARAMETERS)] for _ in range(10))
+    )
     # so near that no other path is longer
     near, (run, left, right) = Fraction(1, 2**40), graph.slopes_ns(at, [1, 2, -1])[0]
-    here, before, after = (max(replayed(graph, place([Fraction(a) for a in at], [1, 2, -1], x))) for x in (0, -near, near))
+    here, before, after = (
+        max(replayed(graph, place([Fraction(a) for a in at], [1, 2, -1], x)))
+        for x in (0, -near, near)
+    )
     assert (run, left, right) == (here, (here - before) / near, (after - here) / near)
 
 
 @LAW
 @given(st.integers(1, 300), st.integers(0, 299), st.randoms(use_true_random=False))
 def test_the_latest_of_many_ends_decides(count: int, latest: int, chance: Any) -> None:
-    edges = [Edge(0, 1 + i, 5_000 if i == latest % count else chance.randrange(1_000), ((0, chance.randrange(3)),)) for i in range(count)]
-    agree(Instants((3,) * (count + 1), tuple(edges), PARAMETERS), [0, 0, 0], [1.5, 0, 0], [-9_999, 0, 0])
+    edges = [
+        Edge(
+            0,
+            1 + i,
+            5_000 if i == latest % count else chance.randrange(1_000),
+            ((0, chance.randrange(3)),),
+        )
+        for i in range(count)
+    ]
+    agree(
+        Instants((3,) * (count + 1), tuple(edges), PARAMETERS),
+        [0, 0, 0],
+        [1.5, 0, 0],
+        [-9_999, 0, 0],
+    )
 
 
 @LAW
@@ -129,16 +177,24 @@ def test_a_ring_is_refused(graph: Instants, data: st.DataObject) -> None:
 
 @LAW
 @given(graphs(8, either_way), values(), values(-3, 3), quarters(0, 40))
-def test_the_two_oracles_agree(graph: Instants, at: list[float], direction: list[float], length: float) -> None:
-    """The straight pieces meet, bend upwards, and the run time between their ends is the one event by event."""
+def test_the_two_oracles_agree(
+    graph: Instants, at: list[float], direction: list[float], length: float
+) -> None:
+    """The straight pieces meet, bend upwards, and the run time between their ends is the one event
+    by event.
+    """
     found = pieces(graph, at, direction, -length, length + 1)
     assert found[0].first == -length and found[-1].last == length + 1
     for piece, after in pairwise(found):
         assert piece.last == after.first and piece.slope_ns < after.slope_ns
     for piece in found:
         for x in (piece.first, (piece.first + piece.last) / 2, piece.last):
-            there = [a + x * d for a, d in zip(map(Fraction, at), map(Fraction, direction), strict=True)]
-            assert max(replayed(graph, there)) == piece.at_first_ns + piece.slope_ns * (x - piece.first)
+            there = [
+                a + x * d for a, d in zip(map(Fraction, at), map(Fraction, direction), strict=True)
+            ]
+            assert max(replayed(graph, there)) == piece.at_first_ns + piece.slope_ns * (
+                x - piece.first
+            )
 
 
 def unit(parameter: int) -> list[int]:
@@ -151,22 +207,31 @@ def place(at: Sequence[Number], direction: Sequence[Number], x: Number) -> list[
     return [a + x * d for a, d in zip(at, direction, strict=True)]
 
 
-def slopes(graph: Instants, at: Sequence[Number], direction: Sequence[Number]) -> tuple[Fraction, Fraction]:
+def slopes(
+    graph: Instants, at: Sequence[Number], direction: Sequence[Number]
+) -> tuple[Fraction, Fraction]:
     """Left and right derivative along a direction, by the lines of `event_by_event`."""
-    return pieces(graph, at, direction, -1, 0)[-1].slope_ns, pieces(graph, at, direction, 0, 1)[0].slope_ns
+    return pieces(graph, at, direction, -1, 0)[-1].slope_ns, pieces(graph, at, direction, 0, 1)[
+        0
+    ].slope_ns
 
 
 @LAW
 @given(graphs(amounts=either_way), values(), st.lists(values(-3, 3), min_size=1, max_size=11))
-def test_native_slopes_are_those_of_the_lines(graph: Instants, at: list[float], directions: list[list[float]]) -> None:
+def test_native_slopes_are_those_of_the_lines(
+    graph: Instants, at: list[float], directions: list[list[float]]
+) -> None:
     """Anywhere, and at the breakpoints along the first direction, where the two sides differ."""
     for found, direction in zip(graph.slopes_ns(at, *directions), directions, strict=True):
         left, right = slopes(graph, at, direction)
         assert found.tolist() == [graph.last_ns(at)[0], left, right]
     for before, after in pairwise(pieces(graph, at, directions[0], -64, 64)):
-        # a third of a nanosecond beside a breakpoint there is none: times and parameters are multiplied until float64 can hold it
+        # a third of a nanosecond beside a breakpoint there is none: times and parameters are
+        # multiplied until float64 can hold it
         many = before.last.denominator
-        there = [many * a + before.last.numerator * d for a, d in zip(at, directions[0], strict=True)]
+        there = [
+            many * a + before.last.numerator * d for a, d in zip(at, directions[0], strict=True)
+        ]
         edges = tuple(replace(e, lag_ns=many * e.lag_ns) for e in graph.edges)
         larger = Instants(tuple(many * r for r in graph.residual_ns), edges, PARAMETERS)
         (found,) = larger.slopes_ns(there, directions[0])
@@ -174,31 +239,56 @@ def test_native_slopes_are_those_of_the_lines(graph: Instants, at: list[float], 
 
 
 @LAW
-@given(graphs(20, either_way), values(), values(-3, 3), quarters(0, 60), quarters(1, 60), st.integers(1, 4))
+@given(
+    graphs(20, either_way),
+    values(),
+    values(-3, 3),
+    quarters(0, 60),
+    quarters(1, 60),
+    st.integers(1, 4),
+)
 def test_the_native_line_has_every_breakpoint(
-    graph: Instants, at: list[float], direction: list[float], first: float, length: float, limit: int
+    graph: Instants,
+    at: list[float],
+    direction: list[float],
+    first: float,
+    length: float,
+    limit: int,
 ) -> None:
-    """All knots of the exact lines and no other; cut short, it stays below by no more than it says."""
+    """All knots of the exact lines and no other; cut short, it stays below by no more than it
+    says.
+    """
     expected = pieces(graph, at, direction, -first, length)
     found = graph.line_ns(at, direction, -first, length)
     assert found.gap_ns == 0
-    assert found.slopes_ns.tolist() == pytest.approx([float(p.slope_ns) for p in expected], rel=1e-12)
-    assert found.knots.tolist() == pytest.approx([float(p.first) for p in expected] + [length], rel=1e-9, abs=1e-9)
-    run = [p.at_first_ns for p in expected] + [expected[-1].at_first_ns + expected[-1].slope_ns * (expected[-1].last - expected[-1].first)]
+    assert found.slopes_ns.tolist() == pytest.approx(
+        [float(p.slope_ns) for p in expected], rel=1e-12
+    )
+    assert found.knots.tolist() == pytest.approx(
+        [float(p.first) for p in expected] + [length], rel=1e-9, abs=1e-9
+    )
+    run = [p.at_first_ns for p in expected] + [
+        expected[-1].at_first_ns + expected[-1].slope_ns * (expected[-1].last - expected[-1].first)
+    ]
     assert found.values_ns.tolist() == pytest.approx([float(v) for v in run], rel=1e-9, abs=1e-9)
     short = graph.line_ns(at, direction, -first, length, limit)
     assert len(short.knots) <= limit + 2
     places = [float(p.first) for p in expected] + [length]
     below = np.array([float(v) for v in run]) - np.interp(places, short.knots, short.values_ns)
-    assert below.min() >= -1e-9 * max(map(abs, run)) - 1e-9 and below.max() <= short.gap_ns * (1 + 1e-9) + 1e-9
+    assert (
+        below.min() >= -1e-9 * max(map(abs, run)) - 1e-9
+        and below.max() <= short.gap_ns * (1 + 1e-9) + 1e-9
+    )
 
 
-# --- HiGHS ------------------------------------------------------------------------------------------------------------
+# --- HiGHS ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """What the linear program says: the run time [ns] and, per parameter, its derivative and the range in which that holds."""
+    """What the linear program says: the run time [ns] and, per parameter, its derivative and the
+    range in which that holds.
+    """
 
     run_ns: float
     slope_ns: list[float]
@@ -207,7 +297,9 @@ class Optimum:
 
 
 def optimum(graph: Instants, at: Sequence[Number]) -> Optimum:
-    """Minimise the run time subject to: no instant before what it waits for.  A parameter is a column fixed at its value."""
+    """Minimise the run time subject to: no instant before what it waits for.  A parameter is a
+    column fixed at its value.
+    """
     infinity, count, run = highspy.kHighsInf, len(graph), len(graph)
     free = set(range(count)) - {e.target for e in graph.edges}
     rows: list[tuple[float, dict[int, float]]] = [(0.0, {run: 1.0, v: -1.0}) for v in range(count)]
@@ -222,7 +314,11 @@ def optimum(graph: Instants, at: Sequence[Number]) -> Optimum:
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("presolve", "off")  # ranges need the basis of the program as it stands
-    solver.addVars(count + 1 + len(at), np.array([*least, *at], dtype=float), np.array([infinity] * (count + 1) + [*at], dtype=float))
+    solver.addVars(
+        count + 1 + len(at),
+        np.array([*least, *at], dtype=float),
+        np.array([infinity] * (count + 1) + [*at], dtype=float),
+    )
     solver.changeColCost(run, 1.0)
     starts = np.cumsum([0] + [len(row) for _, row in rows[:-1]])
     index = np.array([column for _, row in rows for column in row], dtype=np.int32)
@@ -244,7 +340,9 @@ def optimum(graph: Instants, at: Sequence[Number]) -> Optimum:
 @LAW
 @given(graphs(), values())
 def test_the_optimum_is_the_longest_path(graph: Instants, at: list[float]) -> None:
-    """Its reduced costs are counts of terms: of the critical path, or of one between the two that tie."""
+    """Its reduced costs are counts of terms: of the critical path, or of one between the two that
+    tie.
+    """
     found = optimum(graph, at)
     assert found.run_ns == pytest.approx(float(graph.last_ns(at)[0]), rel=1e-12, abs=1e-6)
     path = graph.path(at)
@@ -257,11 +355,16 @@ def test_the_optimum_is_the_longest_path(graph: Instants, at: list[float]) -> No
 
 @LAW
 @given(graphs(20), values(0, 30), st.integers(0, PARAMETERS - 1))
-def test_the_range_of_the_optimum_ends_at_the_next_breakpoint(graph: Instants, at: list[float], parameter: int) -> None:
-    """From range to range the program walks over the same breakpoints as the lines do (LLAMP's sweep)."""
+def test_the_range_of_the_optimum_ends_at_the_next_breakpoint(
+    graph: Instants, at: list[float], parameter: int
+) -> None:
+    """From range to range the program walks over the same breakpoints as the lines do (LLAMP's
+    sweep).
+    """
     at = [*at[:parameter], -40.0, *at[parameter + 1 :]]
     expected = pieces(graph, at, unit(parameter), 0, 80)
-    # breakpoints are fractions of whole numbers below 4 * 40, so none is nearer to the next than this
+    # breakpoints are fractions of whole numbers below 4 * 40, so none is nearer to the next than
+    # this
     step, x = 1e-5, 0.0
     walked: list[tuple[float, float]] = []
     while x < 80:
@@ -271,26 +374,35 @@ def test_the_range_of_the_optimum_ends_at_the_next_breakpoint(graph: Instants, a
         if not walked or abs(walked[-1][1] - slope) > 1e-7:
             walked.append((x, slope))
         x = max(last, x) + step
-    assert [slope for _, slope in walked] == pytest.approx([float(p.slope_ns) for p in expected], abs=1e-7)
+    assert [slope for _, slope in walked] == pytest.approx(
+        [float(p.slope_ns) for p in expected], abs=1e-7
+    )
     assert [x for x, _ in walked] == pytest.approx([float(p.first) for p in expected], abs=2 * step)
 
 
 @pytest.mark.parametrize("name", SMALL[:3])
 def test_the_optimum_of_a_real_run_is_its_longest_path(shared: Path, name: str) -> None:
-    """At the recorded run and with everything slower; derivatives lie between the differences to both sides."""
+    """At the recorded run and with everything slower; derivatives lie between the differences to
+    both sides.
+    """
     graph, step = real(shared, name), 2.0**-10
     for at in ([0.0] * len(EDGES), [0.5 if word in ("run", "call") else 1_000.0 for word in EDGES]):
         found, run_ns, path = optimum(graph, at), graph.last_ns(at)[0], graph.path(at)
         assert found.run_ns == pytest.approx(run_ns, rel=1e-9)
         for parameter in range(len(EDGES)):
-            near = [[*at[:parameter], at[parameter] + h, *at[parameter + 1 :]] for h in (-step, step)]
+            near = [
+                [*at[:parameter], at[parameter] + h, *at[parameter + 1 :]] for h in (-step, step)
+            ]
             before, after = graph.last_ns(*near)
             slack = 1e-6 * run_ns
-            for slope in (found.slope_ns[parameter], sum(a for e in path if e.lag(at) > 0 for p, a in e.terms if p == parameter)):
+            for slope in (
+                found.slope_ns[parameter],
+                sum(a for e in path if e.lag(at) > 0 for p, a in e.terms if p == parameter),
+            ):
                 assert (run_ns - before) / step - slack <= slope <= (after - run_ns) / step + slack
 
 
-# --- SimPy ------------------------------------------------------------------------------------------------------------
+# --- SimPy ----------------------------------------------------------------------------------------
 
 CALLS = ("in", "in", "kernel", "out", "sync")
 """One iteration of the proxy application: two blocking copies in, a launch, a blocking copy out, a wait."""
@@ -301,7 +413,8 @@ Steps = Generator[simpy.Event, Any, None]
 
 @dataclass(frozen=True)
 class Loop:
-    """The proxy: `threads` host threads, each with a stream of its own, share one engine each way and one for kernels [ns].
+    """The proxy: `threads` host threads, each with a stream of its own, share one engine each way
+    and one for kernels [ns].
 
     A launch returns when its kernel ends if `blocking`.
     """
@@ -327,7 +440,9 @@ class Loop:
 
 @dataclass
 class Simulation:
-    """The proxy as a SimPy program; engines serve whoever comes first, or in the turns given, by thread."""
+    """The proxy as a SimPy program; engines serve whoever comes first, or in the turns given, by
+    thread.
+    """
 
     loop: Loop
     slack: int
@@ -342,7 +457,11 @@ class Simulation:
         self.clock = simpy.Environment()
         self.engines = {what: simpy.Resource(self.clock, self.capacity) for what in self.served}
         self.called: dict[str, simpy.Event] = {what: self.clock.event() for what in self.served}
-        self.clock.run(self.clock.all_of([self.clock.process(self.thread(i)) for i in range(self.loop.threads)]))
+        self.clock.run(
+            self.clock.all_of(
+                [self.clock.process(self.thread(i)) for i in range(self.loop.threads)]
+            )
+        )
         return int(self.clock.now)
 
     def thread(self, number: int) -> Steps:
@@ -380,7 +499,9 @@ class Simulation:
 
 
 def by_hand(loop: Loop, turns: Order | None) -> Instants:
-    """The proxy as a graph: parameter 0 is the slack [ns]; engines serve in these turns, or everybody at once."""
+    """The proxy as a graph: parameter 0 is the slack [ns]; engines serve in these turns, or
+    everybody at once.
+    """
     edges: list[Edge] = []
     count = 1
 
@@ -399,7 +520,11 @@ def by_hand(loop: Loop, turns: Order | None) -> Instants:
             at = finish
             if what != "sync":
                 start, end = instants()
-                edges += [Edge(begin, start, loop.delivery), Edge(stream, start, 0), Edge(start, end, loop.took(what))]
+                edges += [
+                    Edge(begin, start, loop.delivery),
+                    Edge(stream, start, 0),
+                    Edge(start, end, loop.took(what)),
+                ]
                 work.setdefault((what, thread), []).append((start, end))
                 stream = end
             if loop.waits(what):
@@ -432,7 +557,9 @@ slacks = st.lists(st.integers(0, 20) | st.integers(0, 3_000), min_size=1, max_si
 @LAW
 @given(loops, slacks)
 def test_the_proxy_is_the_one_in_simpy(loop: Loop, added: list[int]) -> None:
-    """Engines keep the order they had without slack; first come, first served is the graph of the order that comes of it."""
+    """Engines keep the order they had without slack; first come, first served is the graph of the
+    order that comes of it.
+    """
     recorded = Simulation(loop, 0)
     before = recorded.run_ns()
     graph = by_hand(loop, recorded.served)
@@ -445,7 +572,8 @@ def test_the_proxy_is_the_one_in_simpy(loop: Loop, added: list[int]) -> None:
         assert free.run_ns() == by_hand(loop, free.served).last_ns([slack])
         assert after >= before
         if loop.threads == 1:
-            # one thread pays for all calls that wait; a kernel can hide the slack of a launch that does not
+            # one thread pays for all calls that wait; a kernel can hide the slack of a launch that
+            # does not
             waiting, every = (before + n * loop.iterations * slack for n in (4, 5))
             assert after == every if loop.blocking else waiting <= after <= every
 
@@ -453,15 +581,28 @@ def test_the_proxy_is_the_one_in_simpy(loop: Loop, added: list[int]) -> None:
 @LAW
 @given(loops, st.integers(0, 3_000))
 def test_shared_engines_are_never_faster(loop: Loop, slack: int) -> None:
-    """The graph without engines is a lower bound of every simulation with them, and is the simulation with enough of them."""
+    """The graph without engines is a lower bound of every simulation with them, and is the
+    simulation with enough of them.
+    """
     alone = by_hand(loop, None).last_ns([slack])[0]
-    assert Simulation(loop, slack, capacity=loop.threads).run_ns() == alone <= Simulation(loop, slack).run_ns()
+    assert (
+        Simulation(loop, slack, capacity=loop.threads).run_ns()
+        == alone
+        <= Simulation(loop, slack).run_ns()
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
-@pytest.mark.parametrize(("kernel_us", "loop_s", "iterations"), [(120.0, 0.382, 1000), (4_714.0, 8.121, 1000), (362_710.0, 35.112, 83)])
-def test_the_published_proxy_replays_as_in_simpy(kernel_us: float, loop_s: float, iterations: int, threads: int) -> None:
-    """Matrices of 2^9, 2^11 and 2^13 rows (slack study, Table II: kernel, loop, iterations); what is no kernel are three copies."""
+@pytest.mark.parametrize(
+    ("kernel_us", "loop_s", "iterations"),
+    [(120.0, 0.382, 1000), (4_714.0, 8.121, 1000), (362_710.0, 35.112, 83)],
+)
+def test_the_published_proxy_replays_as_in_simpy(
+    kernel_us: float, loop_s: float, iterations: int, threads: int
+) -> None:
+    """Matrices of 2^9, 2^11 and 2^13 rows (slack study, Table II: kernel, loop, iterations); what
+    is no kernel are three copies.
+    """
     copy = round((loop_s * 1e9 / iterations - kernel_us * 1e3) / 3)
     loop = Loop(threads, 12, True, copy, round(kernel_us * 1e3), copy, 0, 0, 0, 0, 0)
     recorded = Simulation(loop, 0)
@@ -472,7 +613,8 @@ def test_the_published_proxy_replays_as_in_simpy(kernel_us: float, loop_s: float
     rows = [1_000, 10_000, 100_000, 1_000_000, 10_000_000]
     simulated = [Simulation(loop, slack, recorded.served).run_ns() for slack in rows]
     assert graph.last_ns(*([s] for s in rows)).tolist() == simulated
-    # the five calls an iteration that eq. 1 takes off: one thread pays for them, several that come first and are served first do not
+    # the five calls an iteration that eq. 1 takes off: one thread pays for them, several that come
+    # first and are served first do not
     paid = Simulation(loop, rows[-1]).run_ns() - before
     assert paid == 60 * rows[-1] if threads == 1 else paid < 60 * rows[-1]
 
@@ -485,15 +627,25 @@ def test_the_published_proxy_replays_as_in_simpy(kernel_us: float, loop_s: float
     st.lists(st.integers(1, 1_000_000), min_size=3, max_size=3),
     st.integers(0, 3_000_000),
 )
-def test_the_modelled_proxy_is_the_one_in_simpy(threads: int, iterations: int, blocking: bool, times: list[int], slack: int) -> None:
-    """`turnbuckle.papers.row_slack` serves engines in the order they would have at one slack, and keeps it at another."""
+def test_the_modelled_proxy_is_the_one_in_simpy(
+    threads: int, iterations: int, blocking: bool, times: list[int], slack: int
+) -> None:
+    """`turnbuckle.papers.row_slack` serves engines in the order they would have at one slack, and
+    keeps it at another.
+    """
     kernel, copy, call = times
     loop = Loop(threads, iterations, blocking, copy, kernel, copy, call, call, 0, 0, 0)
     recorded, late = Simulation(loop, 0), Simulation(loop, slack)
     before, after = recorded.run_ns(), late.run_ns()
-    assume(not recorded.ties and not late.ties)  # who comes first of two that come at once is anybody's guess
+    # who comes first of two that come at once is anybody's guess
+    assume(not recorded.ties and not late.ties)
     proxy = Proxy(2.0**20, kernel * 1e-9, copy * 1e-9, iterations, call * 1e-9)
-    kept, free = (modelled(proxy, threads, waits="calls" if blocking else "copies", served_at=at) for at in (0.0, slack * 1e-9))
+    kept, free = (
+        modelled(proxy, threads, waits="calls" if blocking else "copies", served_at=at)
+        for at in (0.0, slack * 1e-9)
+    )
     assert float(kept.seconds(0.0)) * 1e9 == pytest.approx(before, abs=1e-3)
-    assert float(kept.seconds(slack * 1e-9)) * 1e9 == pytest.approx(Simulation(loop, slack, recorded.served).run_ns(), abs=1e-3)
+    assert float(kept.seconds(slack * 1e-9)) * 1e9 == pytest.approx(
+        Simulation(loop, slack, recorded.served).run_ns(), abs=1e-3
+    )
     assert float(free.seconds(slack * 1e-9)) * 1e9 == pytest.approx(after, abs=1e-3)

@@ -1,6 +1,7 @@
 """Law 7: one run, written by PyTorch's profiler or by our own recorder, gets one answer.
 
-Drawn runs are written down as files of both formats, with nothing that one of the two cannot say, and read back.
+Drawn runs are written down as files of both formats, with nothing that one of the two cannot say,
+and read back.
 """
 
 from __future__ import annotations
@@ -34,24 +35,68 @@ from turnbuckle.trace.readers import kineto
 from turnbuckle.trace.readers.recorded import reader as recorded
 from turnbuckle.trace.trace import Trace
 
-#: A time of day [ns]: with times as large as those of real files, a reader that counts in floats is off by hundreds of nanoseconds.
+#: A time of day [ns]: with times as large as those of real files, a reader that counts in floats is
+#: off by hundreds of nanoseconds.
 EPOCH = 1_712_195_495_519_689_047
-COLUMNS = ("start", "end", "corr", "corr2", "tid", "dev", "ctx", "stream", "name", "bytes", "what", "src", "dst", "ret", "node")
+COLUMNS = (
+    "start",
+    "end",
+    "corr",
+    "corr2",
+    "tid",
+    "dev",
+    "ctx",
+    "stream",
+    "name",
+    "bytes",
+    "what",
+    "src",
+    "dst",
+    "ret",
+    "node",
+)
 WAYS = {1: ("HtoD", 1), 2: ("DtoH", 2), 3: ("DtoD", 8), 5: ("HtoH", 9)}
 MEMORIES = [word.capitalize() for word in words("memories")]
-WORDS = ("launch", "launch", "launch", "copy_in", "copy_in", "copy_out", "memset", "wait", "wait", "small", "orphan", "work")
+WORDS = (
+    "launch",
+    "launch",
+    "launch",
+    "copy_in",
+    "copy_in",
+    "copy_out",
+    "memset",
+    "wait",
+    "wait",
+    "small",
+    "orphan",
+    "work",
+)
 
-times = st.sampled_from([1, 10, 1_000, 2_999]) | st.integers(1, 20_000).filter(lambda t: t % 3_000 > 0)
+times = st.sampled_from([1, 10, 1_000, 2_999]) | st.integers(1, 20_000).filter(
+    lambda t: t % 3_000 > 0
+)
 sizes = st.sampled_from([1, 8, 4096, 65_536, 1_000_003, 2**24])
 places = dict.fromkeys(("thread", "device", "stream"), st.integers(0, 1))
 durations = dict.fromkeys(("gap", "call", "delay", "work"), times)
-steps = st.builds(Step, what=st.sampled_from(WORDS), **places, **durations, size=sizes, flag=st.booleans())
-places = st.builds(Where, processes=st.just(1), threads=st.integers(1, 2), devices=st.integers(1, 2), streams=st.integers(1, 2))
+steps = st.builds(
+    Step, what=st.sampled_from(WORDS), **places, **durations, size=sizes, flag=st.booleans()
+)
+places = st.builds(
+    Where,
+    processes=st.just(1),
+    threads=st.integers(1, 2),
+    devices=st.integers(1, 2),
+    streams=st.integers(1, 2),
+)
 
 
 def told(trace: Trace) -> Trace:
     """What both formats can say: named calls, kernels, copies and sets."""
-    tables = {name: trace.table(name) for name in ("api", "kernels", "copies", "memsets") if name in trace.has}
+    tables = {
+        name: trace.table(name)
+        for name in ("api", "kernels", "copies", "memsets")
+        if name in trace.has
+    }
     if "api" in tables:
         tables["api"] = tables["api"].filter(pl.col("name").is_not_null())
     return Trace({n: f for n, f in tables.items() if f.height}, trace.names, trace.facts, [], "toy")
@@ -68,7 +113,9 @@ def chrome(trace: Trace) -> str:
 
 
 def _events(trace: Trace) -> Iterator[str]:
-    def event(category: str, name: str, pid: int, tid: int, row: dict[str, Any], **more: Any) -> str:
+    def event(
+        category: str, name: str, pid: int, tid: int, row: dict[str, Any], **more: Any
+    ) -> str:
         about = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid}
         args = json.dumps({"correlation": row["correlation"] or 0, **more})
         span = f'"ts": {us(row["start_ns"] + EPOCH)}, "dur": {us(row["end_ns"] - row["start_ns"])}'
@@ -76,8 +123,18 @@ def _events(trace: Trace) -> Iterator[str]:
 
     for row in trace.api.to_dicts():
         name = NAMES[row["name"]]
-        yield event("cuda_runtime" if name.startswith("cuda") else "cuda_driver", name, 1, row["thread"] & 0xFFFFFF, row)
-    for table, category in (("kernels", "kernel"), ("copies", "gpu_memcpy"), ("memsets", "gpu_memset")):
+        yield event(
+            "cuda_runtime" if name.startswith("cuda") else "cuda_driver",
+            name,
+            1,
+            row["thread"] & 0xFFFFFF,
+            row,
+        )
+    for table, category in (
+        ("kernels", "kernel"),
+        ("copies", "gpu_memcpy"),
+        ("memsets", "gpu_memset"),
+    ):
         for row in trace.table(table).to_dicts():
             place = {k: row[k] for k in ("device", "context", "stream")}
             more = {} if table == "kernels" else {"bytes": row["size_bytes"]}
@@ -92,29 +149,58 @@ def own(trace: Trace) -> str:
     """The run as our recorder writes it."""
     names = "".join(f"#name {k} {name}\n" for k, name in enumerate(NAMES))
     head = "#turnbuckle-trace 1\n#recorder turnbuckle-cupti 1\n#timebase monotonic\n#pid 1\n"
-    lines = (f"{kind},{','.join(str('' if row.get(c) is None else row[c]) for c in COLUMNS)}\n" for kind, row in _records(trace))
+    lines = (
+        f"{kind},{','.join(str('' if row.get(c) is None else row[c]) for c in COLUMNS)}\n"
+        for kind, row in _records(trace)
+    )
     return f"{head}{names}{','.join(('kind', *COLUMNS))}\n{''.join(lines)}#end\n"
 
 
 def _records(trace: Trace) -> Iterator[tuple[str, dict[str, Any]]]:
     def begun(row: dict[str, Any]) -> dict[str, Any]:
-        return {"start": row["start_ns"] + EPOCH, "end": row["end_ns"] + EPOCH, "corr": row["correlation"], "name": row.get("name")}
+        return {
+            "start": row["start_ns"] + EPOCH,
+            "end": row["end_ns"] + EPOCH,
+            "corr": row["correlation"],
+            "name": row.get("name"),
+        }
 
     for row in trace.api.to_dicts():
-        yield "D" if row["level"] else "A", {**begun(row), "tid": row["thread"] & 0xFFFFFF, "ret": 0}
+        yield (
+            "D" if row["level"] else "A",
+            {**begun(row), "tid": row["thread"] & 0xFFFFFF, "ret": 0},
+        )
     for table, kind in (("kernels", "K"), ("copies", "C"), ("memsets", "S")):
         for row in trace.table(table).to_dicts():
-            place = {"dev": row["device"], "ctx": row["context"], "stream": row["stream"], "bytes": row.get("size_bytes")}
+            place = {
+                "dev": row["device"],
+                "ctx": row["context"],
+                "stream": row["stream"],
+                "bytes": row.get("size_bytes"),
+            }
             more = {"dst": row.get("memory")}
             if table == "copies":
-                more = {"what": WAYS[row["direction"]][1], "src": row["source_memory"], "dst": row["target_memory"]}
+                more = {
+                    "what": WAYS[row["direction"]][1],
+                    "src": row["source_memory"],
+                    "dst": row["target_memory"],
+                }
             yield kind, {**begun(row), **place, **more}
 
 
 def answers(profile: Profile) -> dict[str, Any]:
     """What a user sees of a run."""
     run = Run.of(profile)
-    there = machine({**FULL, "link.h2d.latency": 4e-6, "launch.latency": 9e-6, "launch.call": 6e-6, "slack.link": 1e-6}, "there")
+    there = machine(
+        {
+            **FULL,
+            "link.h2d.latency": 4e-6,
+            "launch.latency": 9e-6,
+            "launch.call": 6e-6,
+            "slack.link": 1e-6,
+        },
+        "there",
+    )
     out: dict[str, Any] = {
         "run": profile.run_time_ns,
         "shares": summary.categories_ns(profile),
@@ -126,8 +212,13 @@ def answers(profile: Profile) -> dict[str, Any]:
         "overlap": summary.overlap(profile),
         "coverage": coverage(profile),
         "functions": functions(profile).rows.sort("class", "call_class", "function").rows(),
-        "fits": {k: (f.count, f.size_bytes, f.latency_s, f.bandwidth) for k, f in fit_links(profile).items()},
-        "projected": answered(profile, run.ordered.to("sum"), Pair(machine(FULL), there), nething("hold")).seconds,
+        "fits": {
+            k: (f.count, f.size_bytes, f.latency_s, f.bandwidth)
+            for k, f in fit_links(profile).items()
+        },
+        "projected": answered(
+            profile, run.ordered.to("sum"), Pair(machine(FULL), there), nething("hold")
+        ).seconds,
     }
     for mode in MODES:
         try:

@@ -1,4 +1,6 @@
-"""Every machine that ships loads, checks clean, agrees with the collected facts and is recognised by its device name."""
+"""Every machine that ships loads, checks clean, agrees with the collected facts and is recognised
+by its device name.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,21 @@ ASKED = [
     "remote-socket",
     "vgpu",
     "h100-cc",
-    *("t4", "a10", "a30", "l4", "l40s", "rtx4090", "rtx5090", "rtx-pro-6000", "h20", "b200-hgx", "b300-hgx", "gb300", "gb10"),
+    *(
+        "t4",
+        "a10",
+        "a30",
+        "l4",
+        "l40s",
+        "rtx4090",
+        "rtx5090",
+        "rtx-pro-6000",
+        "h20",
+        "b200-hgx",
+        "b300-hgx",
+        "gb300",
+        "gb10",
+    ),
     *("mi210", "mi325x", "mi355x", "strix-halo", "pvc"),
 ]
 
@@ -82,9 +98,14 @@ def test_each_machine_loads_and_checks_clean(name: str) -> None:
     assert machine.sha256 == hashlib.sha256(text).hexdigest() and machine.file == f"{name}.toml"
     assert text.startswith(f"# {name}: ".encode())
     assert check(machine) == []
-    for part in [*machine.parameters.values(), *(p for c in machine.changes for p in c.parts().values())]:
+    for part in [
+        *machine.parameters.values(),
+        *(p for c in machine.changes for p in c.parts().values()),
+    ]:
         assert part.source and (part.error > 0 or part.nature != "measured" or part.unit == MANNER)
-        assert part.nature == "assumption" or "general knowledge" not in f"{part.source} {part.note}"
+        assert (
+            part.nature == "assumption" or "general knowledge" not in f"{part.source} {part.note}"
+        )
 
 
 @pytest.mark.parametrize("name", names())
@@ -92,11 +113,17 @@ def test_each_machine_can_be_a_target(name: str) -> None:
     source = load("perlmutter")
     target = Pair(source, load(name)).target
     assert not target.relative and [r for r in check(target) if r.severity == "error"] == []
-    assert target.copies_vanish or target.has >= {"link.h2d.bandwidth", "link.d2h.bandwidth", "link.h2d.efficiency"}
+    assert target.copies_vanish or target.has >= {
+        "link.h2d.bandwidth",
+        "link.d2h.bandwidth",
+        "link.h2d.efficiency",
+    }
 
 
 def test_the_wheel_can_find_the_files() -> None:
-    assert {p.name for p in (files("turnbuckle") / "machine" / "catalog").iterdir()} == {f"{n}.toml" for n in names()}
+    assert {p.name for p in (files("turnbuckle") / "machine" / "catalog").iterdir()} == {
+        f"{n}.toml" for n in names()
+    }
 
 
 def test_unknown_name_suggests() -> None:
@@ -161,25 +188,120 @@ FACTS = {
 
 # (machine, parameter): nominal bandwidth of the machine x the share = this measurement
 SHARES = {
-    ("gh200", "link.h2d.efficiency", "link.h2d.bandwidth"): ("NVLink-C2C", "h2d_measured", "local Grace", 0.02),
-    ("gh200", "link.d2h.efficiency", "link.d2h.bandwidth"): ("NVLink-C2C", "d2h_measured", "local Grace", 0.01),
-    ("gh200", "link.both.efficiency", "link.h2d.bandwidth"): ("NVLink-C2C", "h2d_bidirectional_measured", "GH200", 0.01),
-    ("gb200", "link.h2d.efficiency", "link.h2d.bandwidth"): ("NVLink-C2C", "h2d_measured_per_gpu", "", 0.01),
-    ("h100-sxm5", "link.h2d.efficiency", "link.h2d.bandwidth"): ("PCIe 5.0", "h2d_peak_measured", "8x H100", 0.01),
-    ("h100-sxm5", "link.d2h.efficiency", "link.d2h.bandwidth"): ("PCIe 5.0", "d2h_peak_measured", "8x H100", 0.01),
-    ("v100-sxm2", "link.h2d.efficiency", "link.h2d.bandwidth"): ("PCIe 3.0", "h2d_peak_measured", "1 GiB", 0.01),
-    ("summit", "link.d2h.efficiency", "link.d2h.bandwidth"): ("Summit host-device", "bandwidth_per_dir_measured", "", 0.01),
-    ("lassen", "link.d2h.efficiency", "link.d2h.bandwidth"): ("Lassen host-device", "bandwidth_per_dir_measured", "", 0.01),
-    ("frontier", "link.d2h.efficiency", "link.d2h.bandwidth"): ("Frontier host-device", "bandwidth_per_dir_measured", "", 0.01),
-    ("h200-sxm", "gpu.memory_efficiency", "gpu.memory_bandwidth"): ("H200-SXM-141GB", "mem_bandwidth_measured", "", 0.09),
-    ("h200-sxm", "link.p2p.efficiency", "link.p2p.bandwidth"): ("NVLink 4", "d2d_measured", "H200", 0.01),
-    ("gb300", "link.h2d.efficiency", "link.h2d.bandwidth"): ("NVLink-C2C", "h2d_measured", "GB300", 0.01),
-    ("gb300", "link.d2h.efficiency", "link.d2h.bandwidth"): ("NVLink-C2C", "d2h_measured", "GB300", 0.01),
-    ("gb300", "link.both.efficiency", "link.h2d.bandwidth"): ("NVLink-C2C", "h2d_bidirectional_measured", "GB300", 0.01),
-    ("pvc", "link.h2d.efficiency", "link.h2d.bandwidth"): ("PCIe 5.0", "h2d_peak_measured", "Aurora", 0.01),
-    ("pvc", "link.d2h.efficiency", "link.d2h.bandwidth"): ("PCIe 5.0", "d2h_peak_measured", "Aurora", 0.01),
-    ("pvc", "gpu.memory_efficiency", "gpu.memory_bandwidth"): ("Intel-Max-1550", "mem_bandwidth_measured_per_tile", "", 0.01),
-    ("summit-remote-socket", "link.h2d.efficiency", "link.h2d.bandwidth"): ("NVLink 2", "pinned_h2d_remote_measured", "Summit", 0.01),
+    ("gh200", "link.h2d.efficiency", "link.h2d.bandwidth"): (
+        "NVLink-C2C",
+        "h2d_measured",
+        "local Grace",
+        0.02,
+    ),
+    ("gh200", "link.d2h.efficiency", "link.d2h.bandwidth"): (
+        "NVLink-C2C",
+        "d2h_measured",
+        "local Grace",
+        0.01,
+    ),
+    ("gh200", "link.both.efficiency", "link.h2d.bandwidth"): (
+        "NVLink-C2C",
+        "h2d_bidirectional_measured",
+        "GH200",
+        0.01,
+    ),
+    ("gb200", "link.h2d.efficiency", "link.h2d.bandwidth"): (
+        "NVLink-C2C",
+        "h2d_measured_per_gpu",
+        "",
+        0.01,
+    ),
+    ("h100-sxm5", "link.h2d.efficiency", "link.h2d.bandwidth"): (
+        "PCIe 5.0",
+        "h2d_peak_measured",
+        "8x H100",
+        0.01,
+    ),
+    ("h100-sxm5", "link.d2h.efficiency", "link.d2h.bandwidth"): (
+        "PCIe 5.0",
+        "d2h_peak_measured",
+        "8x H100",
+        0.01,
+    ),
+    ("v100-sxm2", "link.h2d.efficiency", "link.h2d.bandwidth"): (
+        "PCIe 3.0",
+        "h2d_peak_measured",
+        "1 GiB",
+        0.01,
+    ),
+    ("summit", "link.d2h.efficiency", "link.d2h.bandwidth"): (
+        "Summit host-device",
+        "bandwidth_per_dir_measured",
+        "",
+        0.01,
+    ),
+    ("lassen", "link.d2h.efficiency", "link.d2h.bandwidth"): (
+        "Lassen host-device",
+        "bandwidth_per_dir_measured",
+        "",
+        0.01,
+    ),
+    ("frontier", "link.d2h.efficiency", "link.d2h.bandwidth"): (
+        "Frontier host-device",
+        "bandwidth_per_dir_measured",
+        "",
+        0.01,
+    ),
+    ("h200-sxm", "gpu.memory_efficiency", "gpu.memory_bandwidth"): (
+        "H200-SXM-141GB",
+        "mem_bandwidth_measured",
+        "",
+        0.09,
+    ),
+    ("h200-sxm", "link.p2p.efficiency", "link.p2p.bandwidth"): (
+        "NVLink 4",
+        "d2d_measured",
+        "H200",
+        0.01,
+    ),
+    ("gb300", "link.h2d.efficiency", "link.h2d.bandwidth"): (
+        "NVLink-C2C",
+        "h2d_measured",
+        "GB300",
+        0.01,
+    ),
+    ("gb300", "link.d2h.efficiency", "link.d2h.bandwidth"): (
+        "NVLink-C2C",
+        "d2h_measured",
+        "GB300",
+        0.01,
+    ),
+    ("gb300", "link.both.efficiency", "link.h2d.bandwidth"): (
+        "NVLink-C2C",
+        "h2d_bidirectional_measured",
+        "GB300",
+        0.01,
+    ),
+    ("pvc", "link.h2d.efficiency", "link.h2d.bandwidth"): (
+        "PCIe 5.0",
+        "h2d_peak_measured",
+        "Aurora",
+        0.01,
+    ),
+    ("pvc", "link.d2h.efficiency", "link.d2h.bandwidth"): (
+        "PCIe 5.0",
+        "d2h_peak_measured",
+        "Aurora",
+        0.01,
+    ),
+    ("pvc", "gpu.memory_efficiency", "gpu.memory_bandwidth"): (
+        "Intel-Max-1550",
+        "mem_bandwidth_measured_per_tile",
+        "",
+        0.01,
+    ),
+    ("summit-remote-socket", "link.h2d.efficiency", "link.h2d.bandwidth"): (
+        "NVLink 2",
+        "pinned_h2d_remote_measured",
+        "Summit",
+        0.01,
+    ),
 }
 
 
@@ -190,14 +312,20 @@ def facts(shared: Path) -> list[dict[str, str]]:
 
 
 def fact(facts: list[dict[str, str]], entity: str, parameter: str, condition: str) -> float:
-    found = [r for r in facts if r["entity"] == entity and r["parameter"] == parameter and condition in r["condition"]]
+    found = [
+        r
+        for r in facts
+        if r["entity"] == entity and r["parameter"] == parameter and condition in r["condition"]
+    ]
     assert len(found) == 1, (entity, parameter, condition, found)
     return float(found[0]["value"])
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize(("ours", "theirs"), FACTS.items(), ids=lambda k: "/".join(k))
-def test_numbers_agree_with_the_collected_facts(facts: list[dict[str, str]], ours: tuple[str, str], theirs: tuple[str, str, str]) -> None:
+def test_numbers_agree_with_the_collected_facts(
+    facts: list[dict[str, str]], ours: tuple[str, str], theirs: tuple[str, str, str]
+) -> None:
     assert value(*ours) == pytest.approx(fact(facts, *theirs), rel=1e-6)
 
 
@@ -207,7 +335,9 @@ def test_measured_shares_agree_with_the_collected_facts(
     facts: list[dict[str, str]], ours: tuple[str, str, str], theirs: tuple[str, str, str, float]
 ) -> None:
     machine, share, nominal = ours
-    assert value(machine, share) * value(machine, nominal) == pytest.approx(fact(facts, *theirs[:3]), rel=theirs[3])
+    assert value(machine, share) * value(machine, nominal) == pytest.approx(
+        fact(facts, *theirs[:3]), rel=theirs[3]
+    )
 
 
 OUR_OWN = (
@@ -280,33 +410,58 @@ OUR_OWN = (
 def test_every_source_is_one_of_the_collected_ones(facts: list[dict[str, str]]) -> None:
     known = {r["source"].split(" (")[0].split(" [")[0] for r in facts}
     for machine in all_machines():
-        for part in [*machine.parameters.values(), *(p for c in machine.changes for p in c.parts().values())]:
-            assert any(k in part.source for k in known) or part.source.startswith(OUR_OWN), (machine.name, part.source)
+        for part in [
+            *machine.parameters.values(),
+            *(p for c in machine.changes for p in c.parts().values()),
+        ]:
+            assert any(k in part.source for k in known) or part.source.startswith(OUR_OWN), (
+                machine.name,
+                part.source,
+            )
 
 
 def test_directions_of_c2c_differ_by_a_fifth() -> None:
-    assert value("gh200", "link.d2h.efficiency") / value("gh200", "link.h2d.efficiency") == pytest.approx(0.78, abs=0.01)
+    assert value("gh200", "link.d2h.efficiency") / value(
+        "gh200", "link.h2d.efficiency"
+    ) == pytest.approx(0.78, abs=0.01)
 
 
 def test_numbers_nobody_published_are_left_out() -> None:
     for name in ("gh200", "gh200-141", "gb200", "mi300a"):
-        assert not load(name).has & {"launch.call", "launch.latency", "link.h2d.latency", "link.d2h.latency", "bare.launch"}
+        assert not load(name).has & {
+            "launch.call",
+            "launch.latency",
+            "link.h2d.latency",
+            "link.d2h.latency",
+            "bare.launch",
+        }
     assert load("mi300a").copies_vanish and load("2026-apu").copies_vanish
     assert not any(n.startswith(("link.h2d", "link.d2h")) for n in load("mi300a").has)
 
 
 def test_the_efficiency_is_applied_once_to_the_design_points() -> None:
-    assert value("2026-discrete", "link.h2d.bandwidth") == 121e9 and value("2026-discrete", "link.h2d.efficiency") == 0.85
+    assert (
+        value("2026-discrete", "link.h2d.bandwidth") == 121e9
+        and value("2026-discrete", "link.h2d.efficiency") == 0.85
+    )
 
 
 def test_power9_nodes_do_not_inherit_the_x86_nodes_calls() -> None:
-    assert not load("summit").has & {"launch.call", "alloc.call"} and load("summit").coupling == "nvlink"
+    assert (
+        not load("summit").has & {"launch.call", "alloc.call"}
+        and load("summit").coupling == "nvlink"
+    )
 
 
 def test_tenfold_is_tenfold() -> None:
     source = load("cori-gpu")
     near, far = (load(f"ecp-{way}-10x").resolved(source) for way in ("integrated", "disaggregated"))
-    for name, factor in (("link.h2d.bandwidth", 10.0), ("link.d2h.bandwidth", 10.0), ("launch.call", 0.1), ("alloc.call", 0.1)):
+    for name, factor in (
+        ("link.h2d.bandwidth", 10.0),
+        ("link.d2h.bandwidth", 10.0),
+        ("launch.call", 0.1),
+        ("alloc.call", 0.1),
+    ):
         assert near.parameters[name].value == pytest.approx(value("cori-gpu", name) * factor)
         assert far.parameters[name].value == pytest.approx(value("cori-gpu", name) / factor)
     assert near.parameters["gpu.fp64"] == source.parameters["gpu.fp64"]
@@ -316,10 +471,20 @@ def test_tenfold_is_tenfold() -> None:
 def test_a_round_trip_is_twice_the_distance_of_the_link(distance: str) -> None:
     source = load("perlmutter")
     link, api = (load(f"cdi-{distance}-{way}").resolved(source) for way in ("link", "api"))
-    assert 2 * link.parameters["slack.link"].value == pytest.approx(api.parameters["remoting.round_trip"].value)
+    assert 2 * link.parameters["slack.link"].value == pytest.approx(
+        api.parameters["remoting.round_trip"].value
+    )
     assert link.parameters["link.round_trip"].value == pytest.approx(0.9e-6)
-    assert link.value("remoting.round_trip") is None and api.value("slack.link") is None and api.value("slack.call") is None
-    assert api.parameters["link.h2d.latency"] == link.parameters["link.h2d.latency"] == source.parameters["link.h2d.latency"]
+    assert (
+        link.value("remoting.round_trip") is None
+        and api.value("slack.link") is None
+        and api.value("slack.call") is None
+    )
+    assert (
+        api.parameters["link.h2d.latency"]
+        == link.parameters["link.h2d.latency"]
+        == source.parameters["link.h2d.latency"]
+    )
     near, far = (load(f"cdi-{distance}-{way}").unknowns() for way in ("link", "api"))
     (common,) = (u for u in far if u.startswith("common/distance"))
     assert near[common] == far[common]
@@ -330,7 +495,12 @@ def test_a_layer_says_everything_of_its_calls() -> None:
     assert len(layers) == 7
     for layer in layers:
         stated = {c.parameter for c in layer.changes}
-        assert {"remoting.round_trip", "remoting.h2d.bandwidth", "remoting.d2h.bandwidth", "remoting.command"} <= stated, layer.name
+        assert {
+            "remoting.round_trip",
+            "remoting.h2d.bandwidth",
+            "remoting.d2h.bandwidth",
+            "remoting.command",
+        } <= stated, layer.name
         assert {f"remoting.{word}" for word in REMOTING_CLASSES} <= stated, layer.name
 
 
@@ -339,14 +509,24 @@ def test_farther_is_slower() -> None:
         load(f"cdi-{d}-api").resolved(load("perlmutter")).parameters["remoting.round_trip"].value
         for d in ("switch-hop", "rack", "row", "datacentre")
     ]
-    assert slack == sorted(slack) and parse("100 ns", "s") < slack[0] and slack[-1] < parse("100 us", "s")
+    assert (
+        slack == sorted(slack)
+        and parse("100 ns", "s") < slack[0]
+        and slack[-1] < parse("100 us", "s")
+    )
 
 
-@pytest.mark.parametrize(("generation", "nominal"), [(3, 15.754e9), (4, 31.508e9), (5, 63.015e9), (6, 121e9)])
+@pytest.mark.parametrize(
+    ("generation", "nominal"), [(3, 15.754e9), (4, 31.508e9), (5, 63.015e9), (6, 121e9)]
+)
 def test_links_replace_bandwidth_and_leave_latency(generation: int, nominal: float) -> None:
     source = load("perlmutter")
     target = load(f"pcie{generation}-x16").resolved(source)
-    assert target.parameters["link.h2d.bandwidth"].value == target.parameters["link.d2h.bandwidth"].value == pytest.approx(nominal)
+    assert (
+        target.parameters["link.h2d.bandwidth"].value
+        == target.parameters["link.d2h.bandwidth"].value
+        == pytest.approx(nominal)
+    )
     assert target.parameters["link.h2d.latency"] == source.parameters["link.h2d.latency"]
     assert not load("pcie5-x16").resolved(load("mi300a")).copies_vanish
 
@@ -361,12 +541,19 @@ def test_lanes_share_the_bandwidth_of_sixteen(generation: int) -> None:
             share = narrow[f"{way}.bandwidth"].value / wide[f"{way}.bandwidth"].value
             assert share == pytest.approx(lanes / 16, rel=1e-4)
             assert narrow[f"{way}.efficiency"].value == wide[f"{way}.efficiency"].value
-            assert narrow[f"{way}.efficiency"].error > 0.05 and narrow[f"{way}.latency"] == source.parameters[f"{way}.latency"]
+            assert (
+                narrow[f"{way}.efficiency"].error > 0.05
+                and narrow[f"{way}.latency"] == source.parameters[f"{way}.latency"]
+            )
 
 
 def test_a_coupling_that_takes_from_the_link_leaves_the_rest() -> None:
     source = load("perlmutter")
-    for name, touched in (("vgpu", "link.h2d.bandwidth"), ("h100-cc", "link.h2d.efficiency"), ("oculink", "link.h2d.bandwidth")):
+    for name, touched in (
+        ("vgpu", "link.h2d.bandwidth"),
+        ("h100-cc", "link.h2d.efficiency"),
+        ("oculink", "link.h2d.bandwidth"),
+    ):
         target = load(name).resolved(source)
         assert target.parameters[touched].value < source.parameters[touched].value
         assert {n for n in source.has if not n.startswith("link.")} <= target.has
@@ -443,12 +630,18 @@ def test_devices_are_recognised(devices: list[str], c2c: bool | None, machine: s
 
 def test_device_names_are_read_without_the_numbers() -> None:
     for machine in all_machines():
-        assert texts_of_head(catalog.folder() / f"{machine.name}.toml", machine.file, "recognise") == machine.recognise
+        assert (
+            texts_of_head(catalog.folder() / f"{machine.name}.toml", machine.file, "recognise")
+            == machine.recognise
+        )
 
 
 def test_a_file_that_nobody_asks_for_is_not_read_for_its_numbers(tmp_path: Path) -> None:
     file = tmp_path / "m.toml"
-    file.write_text('[machine]\nrecognise = ["NVIDIA X9", 1]\n[gpu.memory_bandwidth]\nvalue = "fast"\n', encoding="utf-8")
+    file.write_text(
+        '[machine]\nrecognise = ["NVIDIA X9", 1]\n[gpu.memory_bandwidth]\nvalue = "fast"\n',
+        encoding="utf-8",
+    )
     assert texts_of_head(file, "m.toml", "recognise") == ("NVIDIA X9",)
     file.write_text("[machine]\nrecognise = 1\n", encoding="utf-8")
     assert texts_of_head(file, "m.toml", "recognise") == ()
@@ -460,13 +653,17 @@ def test_a_file_that_nobody_asks_for_is_not_read_for_its_numbers(tmp_path: Path)
 def test_a_slice_has_the_link_of_its_gpu_and_none_of_its_numbers() -> None:
     part, whole = recognise(["NVIDIA A100-SXM4-80GB MIG 1g.10gb"]), load("a100-sxm4-80")
     assert part is not None and part.title == f"a slice of {whole.title}"
-    assert set(part.parameters) == {name for name in whole.parameters if not name.startswith("gpu.")}
+    assert set(part.parameters) == {
+        name for name in whole.parameters if not name.startswith("gpu.")
+    }
     assert any(name.startswith("link.h2d") for name in part.parameters)
     assert load("a100-sxm4-80") == whole
 
 
 def test_the_manual_lists_every_parameter_and_every_machine() -> None:
-    text = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(
+        encoding="utf-8"
+    )
     for name, meaning in schema().items():
         assert f"| `{name}` | {meaning.unit} | {meaning.scope} | {meaning.meaning} |" in text
     for machine in all_machines():
@@ -474,8 +671,13 @@ def test_the_manual_lists_every_parameter_and_every_machine() -> None:
 
 
 def test_the_manual_lists_every_host() -> None:
-    text = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(
+        encoding="utf-8"
+    )
     for name, path in hosts().items():
         entry = read(path)
         speeds = [c.set.value for c in entry.changes if c.set is not None]
-        assert f"| `{name}` | {entry.instruction_set} | {' | '.join(f'{speed:g}' for speed in speeds)} |" in text
+        assert (
+            f"| `{name}` | {entry.instruction_set} | "
+            f"{' | '.join(f'{speed:g}' for speed in speeds)} |"
+        ) in text

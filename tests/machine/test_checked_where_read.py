@@ -17,7 +17,8 @@ ORIGIN = 'error = "10 %"\nnature = "assumption"\nsource = "a guess"\n'
 FAR = HEAD + f'base = "source"\n[change.link.h2d.latency.add]\nvalue = "60 s"\n{ORIGIN}'
 FLAWED = {
     "added latency": FAR,
-    "scaled bandwidth": HEAD + f'base = "source"\n[change.link.h2d.bandwidth.scale]\nvalue = "1e9"\n{ORIGIN}',
+    "scaled bandwidth": HEAD
+    + f'base = "source"\n[change.link.h2d.bandwidth.scale]\nvalue = "1e9"\n{ORIGIN}',
     "set latency": HEAD + f'base = "gh200"\n[launch.latency]\nvalue = "1 h"\n{ORIGIN}',
     "own bandwidth": HEAD + f'[link.h2d.bandwidth]\nvalue = "1 EB/s"\n{ORIGIN}',
 }
@@ -36,12 +37,22 @@ VERBS = {
 
 
 @pytest.mark.parametrize("what", FLAWED)
-def test_a_number_that_cannot_be_meant_is_refused(what: str, turnbuckle: Callable[..., Ran], tmp_path: Path) -> None:
+def test_a_number_that_cannot_be_meant_is_refused(
+    what: str, turnbuckle: Callable[..., Ran], tmp_path: Path
+) -> None:
     (tmp_path / "ours.toml").write_text(FLAWED[what])
     refused("M021", load, str(tmp_path / "ours.toml"))
-    checked, asked = turnbuckle("machines", "check", "ours.toml"), turnbuckle("project", SAMPLE, "--on", "ours.toml")
+    checked, asked = (
+        turnbuckle("machines", "check", "ours.toml"),
+        turnbuckle("project", SAMPLE, "--on", "ours.toml"),
+    )
     assert checked.code == 2 and "M020" in checked.err and "error: l" in checked.out
-    assert asked.code == 2 and "error[M021]" in asked.err and "ours.toml" in asked.err and "not plausible" in asked.err
+    assert (
+        asked.code == 2
+        and "error[M021]" in asked.err
+        and "ours.toml" in asked.err
+        and "not plausible" in asked.err
+    )
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -54,12 +65,16 @@ def test_in_every_verb(verb: str, turnbuckle: Callable[..., Ran], tmp_path: Path
 
 def test_a_base_that_is_wrong_is_wrong_in_all_that_stands_on_it(tmp_path: Path) -> None:
     (tmp_path / "ours.toml").write_text(FAR)
-    (tmp_path / "upon.toml").write_text(HEAD.replace("ours", "upon") + f'base = "ours.toml"\n[node.gpus]\nvalue = "4"\n{ORIGIN}')
+    (tmp_path / "upon.toml").write_text(
+        HEAD.replace("ours", "upon") + f'base = "ours.toml"\n[node.gpus]\nvalue = "4"\n{ORIGIN}'
+    )
     refused("M021", load, str(tmp_path / "upon.toml"))
 
 
 def test_the_catalogue_is_sound() -> None:
-    assert [believed(machine).name for machine in all_machines()] == [machine.name for machine in all_machines()]
+    assert [believed(machine).name for machine in all_machines()] == [
+        machine.name for machine in all_machines()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +86,9 @@ def test_the_catalogue_is_sound() -> None:
         (("--set", "alpha=1e308"), "A081"),
     ],
 )
-def test_a_setting_beyond_reason_is_refused(words: tuple[str, ...], code: str, turnbuckle: Callable[..., Ran]) -> None:
+def test_a_setting_beyond_reason_is_refused(
+    words: tuple[str, ...], code: str, turnbuckle: Callable[..., Ran]
+) -> None:
     ran = turnbuckle("sweep", SAMPLE, "--model", "project", "--axis", "on=gh200,mi300a", *words)
     assert ran.code in (2, 3) and code in ran.err + ran.out, (ran.code, ran.err)
 
@@ -81,5 +98,7 @@ def test_a_lambda_has_the_range_of_alpha(value: str, turnbuckle: Callable[..., R
     for verb in (("project", SAMPLE, "--model", "additive"), ("model", "additive", SAMPLE)):
         ran = turnbuckle(*verb, "--lambda", f"data={value}")
         assert ran.code == 2 and "A004" in ran.err
-    printed = turnbuckle("project", "--totals", "gpu=1,control=1,data=1,cpu=1,mpi=1", "--lambda", f"data={value}")
+    printed = turnbuckle(
+        "project", "--totals", "gpu=1,control=1,data=1,cpu=1,mpi=1", "--lambda", f"data={value}"
+    )
     assert printed.code == 2 and "A004" in printed.err

@@ -1,4 +1,6 @@
-"""Numbers of the catalogue's GPUs: complete for what kernels on another GPU need, and consistent with clock, units and recordings."""
+"""Numbers of the catalogue's GPUs: complete for what kernels on another GPU need, and consistent
+with clock, units and recordings.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from turnbuckle.machine.parameter_names import PARAMETER_NAMES, ParameterName
 
 GPUS = [m.name for m in all_machines() if not m.relative and not m.name.startswith("2026-")]
 
-#: Operations that a multiprocessor does in a clock, two for each unit that multiplies and adds: a Kepler has 192 units in FP32 and 64 in
-#: FP64, and so on by architecture; for CDNA 2 and 3 AMD's tables of FLOPS/CLOCK/CU.  Matrix units count in powers of two.
+#: Operations that a multiprocessor does in a clock, two for each unit that multiplies and adds: a
+#: Kepler has 192 units in FP32 and 64 in FP64, and so on by architecture; for CDNA 2 and 3 AMD's
+#: tables of FLOPS/CLOCK/CU.  Matrix units count in powers of two.
 UNITS: tuple[ParameterName, ...] = (
     "gpu.fp64",
     "gpu.fp64_matrix",
@@ -82,7 +85,12 @@ SAME = {
     "rtx4090": ("rtx4060ti", "rtx4070", "rtx4080"),
     "rtx-pro-6000": ("rtx-6000-ada",),
     "mi50": ("mi60",),
-    "jetson-agx-orin-64": ("jetson-agx-orin-32", "jetson-orin-nx-16", "jetson-orin-nx-8", "jetson-orin-nano-8"),
+    "jetson-agx-orin-64": (
+        "jetson-agx-orin-32",
+        "jetson-orin-nx-16",
+        "jetson-orin-nx-8",
+        "jetson-orin-nano-8",
+    ),
 }
 #: FP32 and FP64 that others print of boards whose rates follow from their family [TFLOP/s].
 PRINTED = {
@@ -98,10 +106,21 @@ PRINTED = {
     "mi50": (13.41, 6.705),
     "mi100": (23.07, 11.54),
 }
-#: Dense FP16 rates of tensor units with sums in FP32, as NVIDIA's and AMD's data sheets print them [TFLOP/s].
-MATRIX = {"v100-pcie-16": 112.0, "rtx2080ti": 53.8, "a40": 149.7, "a6000": 154.8, "rtx3090": 71.0, "a100-pcie-80": 312.0, "mi100": 184.6}
+#: Dense FP16 rates of tensor units with sums in FP32, as NVIDIA's and AMD's data sheets print them
+#: [TFLOP/s].
+MATRIX = {
+    "v100-pcie-16": 112.0,
+    "rtx2080ti": 53.8,
+    "a40": 149.7,
+    "a6000": 154.8,
+    "rtx3090": 71.0,
+    "a100-pcie-80": 312.0,
+    "mi100": 184.6,
+}
 #: Machines whose rates follow from their family.
-FAMILY = [n for n in GPUS if "multiply-adds a clock" in getattr(load(n).get("gpu.fp32"), "note", "")]
+FAMILY = [
+    n for n in GPUS if "multiply-adds a clock" in getattr(load(n).get("gpu.fp32"), "note", "")
+]
 ALIKE = {name: model for model, names in SAME.items() for name in names}
 PEAKS = [n for n in PARAMETER_NAMES if n.startswith(("gpu.fp", "gpu.tf", "gpu.int8"))]
 #: What no source that could be read states: left out of the catalogue, and listed in the manual.
@@ -146,10 +165,18 @@ def test_every_gpu_states_what_kernels_need(name: str) -> None:
     machine = load(name)
     for basis in ("launch geometry", "range of rates", "roofline"):
         assert set(lacking(machine, basis)) <= OPEN.get(name, set())
-    limits: set[ParameterName] = {"gpu.warp", "gpu.threads", "gpu.registers", "gpu.shared_memory", "gpu.shared_memory_block", "gpu.cache"}
+    limits: set[ParameterName] = {
+        "gpu.warp",
+        "gpu.threads",
+        "gpu.registers",
+        "gpu.shared_memory",
+        "gpu.shared_memory_block",
+        "gpu.cache",
+    }
     assert limits - machine.has == OPEN.get(name, set()) & limits
     assert name in OPEN or value(machine, "gpu.threads") % value(machine, "gpu.warp") == 0
-    assert ("gpu.blocks" in machine.has) == (not name.startswith(("mi", "frontier", "strix")))  # no source states it for AMD
+    # no source states it for AMD
+    assert ("gpu.blocks" in machine.has) == (not name.startswith(("mi", "frontier", "strix")))
 
 
 def test_siblings_share_one_statement() -> None:
@@ -170,14 +197,27 @@ def number(of: float) -> Parameter:
     ("basis", "given", "missing"),
     [
         ("launch geometry", ["gpu.multiprocessors", "gpu.clock", "gpu.memory_bandwidth"], ()),
-        ("launch geometry", ["gpu.clock", "gpu.memory_bandwidth", "gpu.threads"], ("gpu.multiprocessors",)),
+        (
+            "launch geometry",
+            ["gpu.clock", "gpu.memory_bandwidth", "gpu.threads"],
+            ("gpu.multiprocessors",),
+        ),
         ("range of rates", ["gpu.fp32"], ()),
         ("roofline", ["gpu.fp32"], ("gpu.memory_bandwidth",)),
         ("roofline", ["gpu.memory_bandwidth", "gpu.fp16_matrix"], ()),
     ],
 )
-def test_what_a_basis_lacks(basis: Basis, given: list[ParameterName], missing: tuple[str, ...]) -> None:
-    machine = Machine(name="x", title="t", summary="s", year=2020, coupling="pcie", parameters={n: number(1.0) for n in given})
+def test_what_a_basis_lacks(
+    basis: Basis, given: list[ParameterName], missing: tuple[str, ...]
+) -> None:
+    machine = Machine(
+        name="x",
+        title="t",
+        summary="s",
+        year=2020,
+        coupling="pcie",
+        parameters={n: number(1.0) for n in given},
+    )
     assert lacking(machine, basis) == missing
 
 
@@ -188,9 +228,14 @@ def test_one_of_several_lacks_all_where_none_is_there() -> None:
 
 
 def test_the_manual_says_what_is_needed() -> None:
-    text = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(
+        encoding="utf-8"
+    )
     for row in needs():
-        assert f"| {row.basis} | {row.need} | {', '.join(f'`{n}`' for n in row.parameters)} | {row.use} |" in text
+        assert (
+            f"| {row.basis} | {row.need} | {', '.join(f'`{n}`' for n in row.parameters)} | "
+            f"{row.use} |"
+        ) in text
 
 
 RECORDED = {
@@ -214,8 +259,12 @@ COLUMNS: dict[ParameterName, str] = {
 
 @pytest.mark.shared
 @pytest.mark.parametrize(("name", "recording"), RECORDED.items())
-def test_numbers_are_what_the_driver_says_in_recordings(shared: Path, name: str, recording: str) -> None:
-    with closing(sqlite3.connect(f"file:{shared / 'traces' / 'nsys' / recording}?mode=ro", uri=True)) as file:
+def test_numbers_are_what_the_driver_says_in_recordings(
+    shared: Path, name: str, recording: str
+) -> None:
+    with closing(
+        sqlite3.connect(f"file:{shared / 'traces' / 'nsys' / recording}?mode=ro", uri=True)
+    ) as file:
         columns = ", ".join([*COLUMNS.values(), "maxWarpsPerSm * threadsPerWarp"])
         row = file.execute(f"SELECT {columns} FROM TARGET_INFO_GPU ORDER BY id LIMIT 1").fetchone()
     assert [value(load(name), n) for n in (*COLUMNS, "gpu.threads")] == [float(v) for v in row]

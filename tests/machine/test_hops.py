@@ -14,7 +14,15 @@ from turnbuckle.questions.distance.distance import FARTHEST, NEAREST
 
 def test_hops_are_in_order_and_on_the_curve() -> None:
     found = hops()
-    assert {h.name for h in found} == {"package", "C2C", "PCIe", "switch", "rack", "row", "data centre"}
+    assert {h.name for h in found} == {
+        "package",
+        "C2C",
+        "PCIe",
+        "switch",
+        "rack",
+        "row",
+        "data centre",
+    }
     assert len(found) == 7
     assert [h.one_way for h in found] == sorted(h.one_way for h in found)
     assert all(NEAREST <= h.one_way <= FARTHEST for h in found)
@@ -25,14 +33,22 @@ def test_distances_among_machines_are_those_of_the_machines() -> None:
     named = {h.name: h for h in hops() if h.source.startswith("machine ")}
     assert set(named) == {"switch", "rack", "row", "data centre"}
     for hop in named.values():
-        (change,) = (c for c in load(hop.source.removeprefix("machine ")).changes if c.parameter == "slack.link")
+        (change,) = (
+            c
+            for c in load(hop.source.removeprefix("machine ")).changes
+            if c.parameter == "slack.link"
+        )
         assert change.set is not None and hop.one_way == change.set.value
     assert named["rack"].one_way < named["row"].one_way < named["data centre"].one_way
 
 
 def test_the_table_is_whole() -> None:
     """A row has a latency of its own or names a machine, never both or neither."""
-    rows = list(csv.DictReader((files("turnbuckle") / "machine" / "hops.csv").read_text(encoding="utf-8").splitlines()))
+    rows = list(
+        csv.DictReader(
+            (files("turnbuckle") / "machine" / "hops.csv").read_text(encoding="utf-8").splitlines()
+        )
+    )
     assert len(rows) == len(hops())
     for row in rows:
         assert bool(row["one_way_s"]) != row["source"].startswith("machine "), row["hop"]

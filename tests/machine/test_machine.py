@@ -26,11 +26,20 @@ def bandwidth(value: float) -> Parameter:
 
 
 def machine(**more: object) -> Machine:
-    words: dict[str, object] = {"name": "here", "title": "t", "summary": "s", "year": 2020, "coupling": "pcie", **more}
+    words: dict[str, object] = {
+        "name": "here",
+        "title": "t",
+        "summary": "s",
+        "year": 2020,
+        "coupling": "pcie",
+        **more,
+    }
     return Machine(**words)  # type: ignore[arg-type]
 
 
-HERE = machine(parameters={"link.h2d.latency": seconds(2e-6), "link.h2d.bandwidth": bandwidth(30e9)})
+HERE = machine(
+    parameters={"link.h2d.latency": seconds(2e-6), "link.h2d.bandwidth": bandwidth(30e9)}
+)
 FAR = machine(
     name="far",
     coupling="fabric",
@@ -63,7 +72,12 @@ def test_get_and_has() -> None:
 
 def test_changes_upon_the_source() -> None:
     there = FAR.resolved(HERE)
-    assert there.name == "far" and not there.relative and there.coupling == "fabric" and there.year == 2020
+    assert (
+        there.name == "far"
+        and not there.relative
+        and there.coupling == "fabric"
+        and there.year == 2020
+    )
     latency = there.get("link.h2d.latency")
     assert latency is not None and latency.value == pytest.approx(3e-6)
     assert latency.error == pytest.approx(math.hypot(2e-6 * 0.1, 1e-6 * 0.1) / 3e-6)
@@ -76,7 +90,9 @@ def test_changes_upon_the_source() -> None:
 
 
 def test_a_limit_does_not_widen_and_an_assumption_yields_to_knowledge() -> None:
-    slow = HERE.with_parameters({"link.h2d.bandwidth": bandwidth(8e9), "link.round_trip": seconds(5e-6)})
+    slow = HERE.with_parameters(
+        {"link.h2d.bandwidth": bandwidth(8e9), "link.round_trip": seconds(5e-6)}
+    )
     there = FAR.resolved(slow)
     assert there.parameters["link.h2d.bandwidth"].value == 8e9
     assert there.parameters["link.round_trip"].value == pytest.approx(7e-6)
@@ -99,7 +115,13 @@ def test_the_target_of_a_pair_stands_alone() -> None:
 
 
 def test_with_parameters() -> None:
-    assert HERE.with_parameters({"slack.call": seconds(1e-6)}).resolved(HERE).parameters["slack.call"].value == 1e-6
+    assert (
+        HERE.with_parameters({"slack.call": seconds(1e-6)})
+        .resolved(HERE)
+        .parameters["slack.call"]
+        .value
+        == 1e-6
+    )
     changed = FAR.with_parameters({"link.h2d.latency": seconds(9e-6)})
     assert changed.relative and changed.resolved(HERE).parameters["link.h2d.latency"].value == 9e-6
     with pytest.raises(KeyError, match=r"did you mean slack\.call"):
@@ -115,7 +137,11 @@ def test_one_memory_is_inherited_only_by_like_machines() -> None:
 
 
 def test_draws_move_each_unknown_by_its_error() -> None:
-    assert FAR.unknowns() == {"common/distance": 0.1, "far/link.round_trip/assume": 0.1, "far/launch.call/set": 0.1}
+    assert FAR.unknowns() == {
+        "common/distance": 0.1,
+        "far/link.round_trip/assume": 0.1,
+        "far/launch.call/set": 0.1,
+    }
     moved = FAR.drawn({"common/distance": 1.0})
     assert [c.add.value for c in moved.changes if c.add] == pytest.approx(
         [1e-6 * math.exp(0.1), 1e-6 * math.exp(0.1), 2e-6 * math.exp(0.1)]
@@ -127,7 +153,10 @@ def test_draws_move_each_unknown_by_its_error() -> None:
 
 def test_a_share_drawn_stays_a_share() -> None:
     tight = machine(parameters={"link.h2d.efficiency": number(0.95, 0.2)})
-    assert tight.drawn({"here/link.h2d.efficiency": 3.0}).parameters["link.h2d.efficiency"].value == 1.0
+    assert (
+        tight.drawn({"here/link.h2d.efficiency": 3.0}).parameters["link.h2d.efficiency"].value
+        == 1.0
+    )
 
 
 def test_machines_travel_between_processes() -> None:
@@ -136,15 +165,25 @@ def test_machines_travel_between_processes() -> None:
 
 
 @given(st.floats(1e-8, 1e-2), st.floats(1e-9, 1e-2), st.floats(0.01, 100.0))
-def test_adding_then_drawing_commutes_with_resolving(latency: float, added: float, factor: float) -> None:
+def test_adding_then_drawing_commutes_with_resolving(
+    latency: float, added: float, factor: float
+) -> None:
     source = HERE.with_parameters({"link.h2d.latency": seconds(latency, 0.0)})
     change = Change("link.h2d.latency", scale=number(factor), add=seconds(added, 0.5))
-    there = machine(name="far", base="source", changes=(change,)).drawn({"far/link.h2d.latency/add": 1.0}).resolved(source)
-    assert there.parameters["link.h2d.latency"].value == pytest.approx(latency * factor + added * math.exp(0.5))
+    there = (
+        machine(name="far", base="source", changes=(change,))
+        .drawn({"far/link.h2d.latency/add": 1.0})
+        .resolved(source)
+    )
+    assert there.parameters["link.h2d.latency"].value == pytest.approx(
+        latency * factor + added * math.exp(0.5)
+    )
 
 
 @given(st.floats(1e-8, 1.0), st.floats(0.001, 1.0), st.floats(0.0, 0.5), st.floats(0.0, 0.5))
-def test_errors_of_products_add_in_squares_and_of_sums_shrink(value: float, add: float, first: float, second: float) -> None:
+def test_errors_of_products_add_in_squares_and_of_sums_shrink(
+    value: float, add: float, first: float, second: float
+) -> None:
     product = Change("launch.call", scale=number(3.0, second)).apply(seconds(value, first))
     total = Change("launch.call", add=seconds(add, second)).apply(seconds(value, first))
     assert product is not None and product.error == pytest.approx(math.hypot(first, second))

@@ -67,9 +67,19 @@ def only_flaw(folder: Path, text: str, code: str, place: str) -> str:
 
 def test_a_good_file(tmp_path: Path) -> None:
     machine = load(str(write(tmp_path, GOOD)))
-    assert machine.name == "ours" and machine.year == 2024 and machine.file.endswith("ours.toml") and len(machine.sha256) == 64
+    assert (
+        machine.name == "ours"
+        and machine.year == 2024
+        and machine.file.endswith("ours.toml")
+        and len(machine.sha256) == 64
+    )
     latency = machine.get("link.h2d.latency")
-    assert latency is not None and (latency.value, latency.error, latency.unit, latency.nature) == (1.9e-6, 0.1, "s", "measured")
+    assert latency is not None and (latency.value, latency.error, latency.unit, latency.nature) == (
+        1.9e-6,
+        0.1,
+        "s",
+        "measured",
+    )
     assert latency.note == "pinned"
     bandwidth = machine.get("link.h2d.bandwidth")
     assert bandwidth is not None and bandwidth.value == 63e9 and bandwidth.error == 0
@@ -83,11 +93,17 @@ def test_a_manner_is_a_word_without_an_error(tmp_path: Path) -> None:
     )
     machine = load(str(write(tmp_path, layer.replace("VALUE", "serial"))))
     (change,) = machine.changes
-    assert change.set is not None and (change.set.value, change.set.error, str(change.set)) == (3.0, 0.0, "serial")
+    assert change.set is not None and (change.set.value, change.set.error, str(change.set)) == (
+        3.0,
+        0.0,
+        "serial",
+    )
     assert check(machine) == []
     said = only_flaw(tmp_path, layer.replace("VALUE", "serail"), "M009", "10:9")
     assert "not a manner of crossing" in said and "did you mean serial" in said
-    assert "one of local, sent, waits, serial" in only_flaw(tmp_path, layer.replace("VALUE", "2 us"), "M009", "10:9")
+    assert "one of local, sent, waits, serial" in only_flaw(
+        tmp_path, layer.replace("VALUE", "2 us"), "M009", "10:9"
+    )
 
 
 def test_a_number_without_a_source_does_not_load(tmp_path: Path) -> None:
@@ -105,14 +121,21 @@ def test_a_bare_number_is_a_number_without_a_source(tmp_path: Path, bare: str) -
 def test_an_unknown_parameter_suggests(tmp_path: Path) -> None:
     text = HEAD + '\n[link.h2d.bandwith]\nvalue = "63 GB/s"\nnature = "spec"\nsource = "x"\n'
     assert "did you mean link.h2d.bandwidth?" in only_flaw(tmp_path, text, "M005", "8:11")
-    assert "did you mean gpu.fp64?" in only_flaw(tmp_path, HEAD + "[gpu]\nfp46 = 3\n", "M005", "8:1")
+    assert "did you mean gpu.fp64?" in only_flaw(
+        tmp_path, HEAD + "[gpu]\nfp46 = 3\n", "M005", "8:1"
+    )
     assert "did you mean link?" in only_flaw(tmp_path, HEAD + "[lonk]\n", "M005", "7:2")
 
 
 def test_an_unknown_key_suggests(tmp_path: Path) -> None:
-    text = HEAD + '\n[gpu.fp64]\nvalue = "9.7 TFLOP/s"\nnature = "spec"\nsource = "x"\n  eror = "3 %"\n'
+    text = (
+        HEAD
+        + '\n[gpu.fp64]\nvalue = "9.7 TFLOP/s"\nnature = "spec"\nsource = "x"\n  eror = "3 %"\n'
+    )
     assert "did you mean error?" in only_flaw(tmp_path, text, "M005", "12:3")
-    assert "did you mean coupling?" in "".join(m for _, _, m in flaws(tmp_path, HEAD.replace("coupling", "copling")))
+    assert "did you mean coupling?" in "".join(
+        m for _, _, m in flaws(tmp_path, HEAD.replace("coupling", "copling"))
+    )
 
 
 def test_all_flaws_are_told_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -156,7 +179,11 @@ def test_all_flaws_are_told_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("M014", "21:2"),
     ]
     said = "\n".join(m for _, _, m in found)
-    assert "did you mean pcie?" in said and "this number has no unit" in said and "TB/s is a unit of bandwidth" in said
+    assert (
+        "did you mean pcie?" in said
+        and "this number has no unit" in said
+        and "TB/s is a unit of bandwidth" in said
+    )
     with pytest.raises(InvalidMachine, match="M020") as caught:
         read(tmp_path / "ours.toml")
     assert len(caught.value.problems) == 9
@@ -178,7 +205,12 @@ def test_all_flaws_are_told_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("year = 2024", 'year = "2024"', "M008", "5:8"),
         ("year = 2024", "year = 2024\nrecognise = [1]", "M008", "6:13"),
         ("year = 2024", "year = 2024\ncopies_vanish = true", "M007", "6:1"),
-        ("year = 2024", 'year = 2024\ncopies_vanish = { value = 1, nature = "spec", source = "x" }', "M008", "6:27"),
+        (
+            "year = 2024",
+            'year = 2024\ncopies_vanish = { value = 1, nature = "spec", source = "x" }',
+            "M008",
+            "6:27",
+        ),
         ('coupling = "pcie"', 'coupling = ["pcie"]', "M011", "6:12"),
         ('value = "63 GB/s"', "value = 63e9", "M008", "9:9"),
         ('value = "63 GB/s"', 'value = "63 GT/s x16"', "M009", "9:9"),
@@ -208,7 +240,13 @@ def test_no_machine_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [("[machine]\nname = ours\n", "2:8"), ("[machine\n", "1:9"), ("a = 1\na = 2\n", "2:1"), ('a = "open', "1:10"), ("a = \x00", "1:5")],
+    [
+        ("[machine]\nname = ours\n", "2:8"),
+        ("[machine\n", "1:9"),
+        ("a = 1\na = 2\n", "2:1"),
+        ('a = "open', "1:10"),
+        ("a = \x00", "1:5"),
+    ],
 )
 def test_not_toml(tmp_path: Path, text: str, place: str) -> None:
     only_flaw(tmp_path, text, "M004", place)
@@ -260,7 +298,9 @@ def test_a_base_from_the_catalogue_or_beside_the_file(tmp_path: Path) -> None:
     assert machine.parameters["link.h2d.bandwidth"].value == 63e9
     assert machine.parameters["gpu.memory_size"] == grace.parameters["gpu.memory_size"]
     assert machine.lineage == (("gh200.toml", grace.sha256), *grace.lineage)
-    (tmp_path / "near.toml").write_text(HEAD.replace('"ours"', '"near"') + 'base = "./ours.toml"\n', encoding="utf-8")
+    (tmp_path / "near.toml").write_text(
+        HEAD.replace('"ours"', '"near"') + 'base = "./ours.toml"\n', encoding="utf-8"
+    )
     near = load(str(tmp_path / "near.toml"))
     assert near.parameters == machine.parameters and near.lineage[1:] == machine.lineage
 
@@ -271,9 +311,16 @@ CHIP = HEAD.replace('coupling = "pcie"', 'coupling = "pcie"\nchip = "h100-sxm5"'
 def test_a_chip_gives_what_the_file_does_not_state(tmp_path: Path) -> None:
     own = '\n[gpu.clock]\nvalue = "1.5 GHz"\nnature = "spec"\nsource = "our power limit"\n'
     machine, other = load(str(write(tmp_path, CHIP + own))), load("h100-sxm5")
-    assert machine.value("gpu.clock") == 1.5e9 and machine.parameters["gpu.fp64"] == other.parameters["gpu.fp64"]
+    assert (
+        machine.value("gpu.clock") == 1.5e9
+        and machine.parameters["gpu.fp64"] == other.parameters["gpu.fp64"]
+    )
     of_a_chip = {n for n in other.parameters if schema()[n].scope in OF_A_CHIP}
-    assert machine.has == of_a_chip and "gpu.registers" in of_a_chip and "gpu.memory_bandwidth" not in of_a_chip
+    assert (
+        machine.has == of_a_chip
+        and "gpu.registers" in of_a_chip
+        and "gpu.memory_bandwidth" not in of_a_chip
+    )
     assert machine.lineage == ((other.file, other.sha256),)
 
 
@@ -284,7 +331,10 @@ def test_a_chip_in_the_place_of_the_sources(tmp_path: Path) -> None:
     assert target.value("link.h2d.bandwidth") == load("perlmutter").value("link.h2d.bandwidth")
 
 
-@pytest.mark.parametrize(("chip", "code"), [("h100", "M013"), ("source", "M013"), ("pcie5-x16", "M013"), ("./ours.toml", "M012")])
+@pytest.mark.parametrize(
+    ("chip", "code"),
+    [("h100", "M013"), ("source", "M013"), ("pcie5-x16", "M013"), ("./ours.toml", "M012")],
+)
 def test_a_chip_that_is_none(tmp_path: Path, chip: str, code: str) -> None:
     with pytest.raises(MachineError, match=code) as caught:
         load(str(write(tmp_path, CHIP.replace("h100-sxm5", chip))))
@@ -292,19 +342,24 @@ def test_a_chip_that_is_none(tmp_path: Path, chip: str, code: str) -> None:
 
 
 def test_a_base_that_is_relative_makes_a_relative_machine(tmp_path: Path) -> None:
-    text = (
-        HEAD + 'base = "cdi-rack-link"\n[change.link.h2d.latency.add]\nvalue = "1 us"\nerror = "0 %"\nnature = "assumption"\nsource = "x"\n'
+    text = HEAD + (
+        'base = "cdi-rack-link"\n[change.link.h2d.latency.add]\nvalue = "1 us"\n'
+        'error = "0 %"\nnature = "assumption"\nsource = "x"\n'
     )
     machine = load(str(write(tmp_path, text)))
     source = load("perlmutter")
     alone = load("cdi-rack-link").resolved(source).parameters["link.h2d.latency"].value
     assert machine.relative
-    assert machine.resolved(source).parameters["link.h2d.latency"].value == pytest.approx(alone + 1e-6)
+    assert machine.resolved(source).parameters["link.h2d.latency"].value == pytest.approx(
+        alone + 1e-6
+    )
 
 
 def test_bases_in_a_ring(tmp_path: Path) -> None:
     for name, base in (("a", "./b.toml"), ("b", "./c.toml"), ("c", "./a.toml")):
-        (tmp_path / f"{name}.toml").write_text(HEAD.replace('"ours"', f'"{name}"') + f'base = "{base}"\n', encoding="utf-8")
+        (tmp_path / f"{name}.toml").write_text(
+            HEAD.replace('"ours"', f'"{name}"') + f'base = "{base}"\n', encoding="utf-8"
+        )
     with pytest.raises(MachineError, match="M012") as caught:
         load(str(tmp_path / "a.toml"))
     assert caught.value.found == "a -> b -> c -> a"
@@ -350,7 +405,9 @@ def test_byte_order_mark_and_windows_lines(tmp_path: Path) -> None:
 
 
 def test_the_manuals_examples_load_and_check_clean(tmp_path: Path) -> None:
-    manual = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(encoding="utf-8")
+    manual = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(
+        encoding="utf-8"
+    )
     examples = [text.split("```")[0] for text in manual.split("```toml\n")[1:]]
     assert len(examples) >= 3
     for example in examples:
@@ -359,12 +416,20 @@ def test_the_manuals_examples_load_and_check_clean(tmp_path: Path) -> None:
         assert not machine.resolved(load("perlmutter")).relative
 
 
-CATALOGUE = [(catalog.folder() / f"{n}.toml").read_text(encoding="utf-8") for n in ("gh200", "cdi-row-link", "mi300a")]
+CATALOGUE = [
+    (catalog.folder() / f"{n}.toml").read_text(encoding="utf-8")
+    for n in ("gh200", "cdi-row-link", "mi300a")
+]
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.sampled_from(CATALOGUE), st.data())
-def test_damaged_files_are_refused_with_a_code_and_never_crash(tmp_path: Path, text: str, data: st.DataObject) -> None:
+def test_damaged_files_are_refused_with_a_code_and_never_crash(
+    tmp_path: Path, text: str, data: st.DataObject
+) -> None:
     at = data.draw(st.integers(0, len(text)))
     gone = data.draw(st.integers(0, 40))
     put = data.draw(st.text(alphabet="[]{}=\"'.,#\n\t \\aé0-", max_size=12))

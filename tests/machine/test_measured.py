@@ -1,4 +1,6 @@
-"""Outputs of bandwidth tests are read to what was measured, and text of any other kind is refused."""
+"""Outputs of bandwidth tests are read to what was measured, and text of any other kind is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnbuckle.foundation.errors import TurnbuckleError
-from turnbuckle.machine.measured.logs import COARSEST, Curve, Measured, format_of, read_measured, split_part
+from turnbuckle.machine.measured.logs import (
+    COARSEST,
+    Curve,
+    Measured,
+    format_of,
+    read_measured,
+    split_part,
+)
 
 SHMOO = """[CUDA Bandwidth Test] - Starting...
 Running on...
@@ -103,7 +112,7 @@ def code(path: Path | str, **more: float) -> str:
     return refused.value.code
 
 
-# --- formats ----------------------------------------------------------------------------------------------------------
+# --- formats --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -133,7 +142,12 @@ def test_a_format_is_told_by_its_text(text: str, name: str | None) -> None:
 def test_shmoo_mode_takes_the_finer_of_rate_and_time(tmp_path: Path) -> None:
     found = read(tmp_path, SHMOO.format(way="H2D-Pinned", small="0.4"))
     (curve,) = found.curves
-    assert (found.device, curve.direction, curve.memory, curve.streamed) == ("Tesla V100-PCIE-32GB", "h2d", "pinned", False)
+    assert (found.device, curve.direction, curve.memory, curve.streamed) == (
+        "Tesla V100-PCIE-32GB",
+        "h2d",
+        "pinned",
+        False,
+    )
     assert curve.size_bytes.tolist() == [1000, 68000000]
     assert curve.seconds == pytest.approx([1000 / 0.4e9, 0.00549])
     assert curve.resolution == pytest.approx([0.05 / 0.4, 0.000005 / 0.00549])
@@ -148,25 +162,37 @@ def test_copies_inside_a_device_are_counted_twice_by_the_test(tmp_path: Path) ->
 
 def test_what_printing_rounded_away_is_left_out_and_counted(tmp_path: Path) -> None:
     found = read(tmp_path, SHMOO.format(way="D2H-Paged", small="0.1"))
-    assert found.curves[0].memory == "pageable" and found.curves[0].size_bytes.tolist() == [68000000]
+    assert found.curves[0].memory == "pageable" and found.curves[0].size_bytes.tolist() == [
+        68000000
+    ]
     assert [(f.code, f.count) for f in found.findings] == [("A333", 1)]
     assert all(c.resolution.max() <= COARSEST for c in found.curves)
 
 
-@pytest.mark.parametrize(("unit", "rate", "seconds"), [("G", "12.5", 32e6 / 12.5e9), ("M", "5000.0", 32e6 / (5000 * 1024e3))])
+@pytest.mark.parametrize(
+    ("unit", "rate", "seconds"),
+    [("G", "12.5", 32e6 / 12.5e9), ("M", "5000.0", 32e6 / (5000 * 1024e3))],
+)
 def test_quick_mode(tmp_path: Path, unit: str, rate: str, seconds: float) -> None:
     found = read(tmp_path, QUICK.format(unit=unit, rate=rate))
-    assert [(c.direction, c.memory) for c in found.curves] == [("h2d", "pageable"), ("d2h", "pinned")]
+    assert [(c.direction, c.memory) for c in found.curves] == [
+        ("h2d", "pageable"),
+        ("d2h", "pinned"),
+    ]
     assert all(c.seconds.tolist() == pytest.approx([seconds]) for c in found.curves)
 
 
 def test_hip_times_stand_above_its_rates(tmp_path: Path) -> None:
-    """Old versions divide the size by 1000 in whole numbers: 64 B are no bytes and 1 KiB is 1 kB in their rates."""
+    """Old versions divide the size by 1000 in whole numbers: 64 B are no bytes and 1 KiB is 1 kB in
+    their rates.
+    """
     found = read(tmp_path, HIP)
     up, down = found.curves
     assert found.device == "Device 738c" and (up.direction, up.memory) == ("h2d", "pinned")
     assert up.size_bytes.tolist() == [64, 1024] and up.seconds == pytest.approx([24.5e-6, 24.2e-6])
-    assert (down.direction, down.memory) == ("d2h", "pageable") and down.seconds == pytest.approx([24.2e-6]), "ten copies were timed"
+    assert (down.direction, down.memory) == ("d2h", "pageable") and down.seconds == pytest.approx(
+        [24.2e-6]
+    ), "ten copies were timed"
     assert [f.count for f in found.findings] == [1], "both directions at once"
     rates = "\n".join(line for line in HIP.splitlines() if "_Time" not in line)
     assert read(tmp_path, rates).curves[0].seconds == pytest.approx([1024 / 0.0414e9])
@@ -174,15 +200,24 @@ def test_hip_times_stand_above_its_rates(tmp_path: Path) -> None:
 
 def test_osu_rates_hold_no_latency(tmp_path: Path) -> None:
     near, far = read(tmp_path, OSU).curves
-    assert (near.direction, near.memory, near.streamed, near.name) == ("p2p", "device", True, "GPU-to-GPU memory intra-node")
+    assert (near.direction, near.memory, near.streamed, near.name) == (
+        "p2p",
+        "device",
+        True,
+        "GPU-to-GPU memory intra-node",
+    )
     assert near.seconds == pytest.approx([1 / 0.14e6, 4194304 / 115214.94e6])
-    assert far.direction == "network" and far.size_bytes.tolist() == [1024], "a rate printed as zero is no time"
+    assert far.direction == "network" and far.size_bytes.tolist() == [1024], (
+        "a rate printed as zero is no time"
+    )
 
 
 def test_osu_latencies_are_times(tmp_path: Path) -> None:
     (curve,) = read(tmp_path, LATENCY).curves
     assert (curve.direction, curve.streamed) == ("p2p", False)
-    assert curve.size_bytes.tolist() == [8, 1048576] and curve.seconds == pytest.approx([2.75e-6, 80e-6])
+    assert curve.size_bytes.tolist() == [8, 1048576] and curve.seconds == pytest.approx(
+        [2.75e-6, 80e-6]
+    )
 
 
 def test_osu_blocks_of_both_directions_are_left_out(tmp_path: Path) -> None:
@@ -193,7 +228,11 @@ def test_osu_blocks_of_both_directions_are_left_out(tmp_path: Path) -> None:
 
 def test_gpu_copy_needs_a_size(tmp_path: Path) -> None:
     path = written(tmp_path, COPY)
-    assert code(path) == "A145" and code(path, size_bytes=0.0) == "A023" and code(path, size_bytes=float("nan")) == "A023"
+    assert (
+        code(path) == "A145"
+        and code(path, size_bytes=0.0) == "A023"
+        and code(path, size_bytes=float("nan")) == "A023"
+    )
     found = read_measured(path, size_bytes=2.0**28)
     seconds = {c.direction: float(c.seconds[0]) for c in found.curves}
     rates = {"h2d": 26.5e9, "d2h": 25e9, "d2d": 657.332e9, "p2p": 280e9}
@@ -203,12 +242,21 @@ def test_gpu_copy_needs_a_size(tmp_path: Path) -> None:
 
 def test_a_table_has_times_or_rates(tmp_path: Path) -> None:
     one, two = read(tmp_path, TABLE).curves
-    assert (one.name, one.direction, one.memory) == ("tiny", "h2d", "pinned") and one.seconds.tolist() == pytest.approx([2.5e-6])
-    assert (two.direction, two.memory) == ("d2d", "device") and two.seconds.tolist() == pytest.approx([2**20 / 100e9])
+    assert (one.name, one.direction, one.memory) == (
+        "tiny",
+        "h2d",
+        "pinned",
+    ) and one.seconds.tolist() == pytest.approx([2.5e-6])
+    assert (two.direction, two.memory) == (
+        "d2d",
+        "device",
+    ) and two.seconds.tolist() == pytest.approx([2**20 / 100e9])
 
 
 def test_repeated_sizes_become_their_median_and_sizes_ascend(tmp_path: Path) -> None:
-    text = "direction, size [B], time [us]\n" + "\n".join(f"h2d, {n}, {t}" for n, t in [(8, 3), (4, 1), (8, 9), (8, 4)])
+    text = "direction, size [B], time [us]\n" + "\n".join(
+        f"h2d, {n}, {t}" for n, t in [(8, 3), (4, 1), (8, 9), (8, 4)]
+    )
     (curve,) = read(tmp_path, text).curves
     assert curve.size_bytes.tolist() == [4, 8] and curve.seconds == pytest.approx([1e-6, 4e-6])
 
@@ -221,7 +269,7 @@ def test_one_measurement_of_a_file(tmp_path: Path) -> None:
     assert split_part(odd) == (odd, None), "a file of that very name"
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -245,7 +293,13 @@ def test_one_measurement_of_a_file(tmp_path: Path) -> None:
         (f"H2D_Time_pinned +{'9' * 5000}kB ms 1.00\n", "A023"),
         (f"H2D_Time_pinned +{'9' * 15}MB ms 1.00\n", "A023"),
         (f"H2D_Time_pinned +1kBx{'9' * 400} ms 1.00\n", "A023"),
-        (f"bandwidthTest-H2D-Pinned, Bandwidth = 12.4 GB/s, Time = 0.001 s, Size = {'9' * 400} bytes\n", "A023"),
+        (
+            (
+                "bandwidthTest-H2D-Pinned, Bandwidth = 12.4 GB/s, Time = 0.001 s, Size = "
+                f"{'9' * 400} bytes\n"
+            ),
+            "A023",
+        ),
         ("direction, size [B], time [us]\nh2d, 8, 0\n", "A063"),
         ("direction, size [B], time\nh2d, 8, 5\n", "U001"),
         ("direction, size [B], weight\nh2d, 8, 5\n", "A062"),
@@ -267,13 +321,15 @@ def test_hostile_text_does_not_reach_the_terminal(tmp_path: Path) -> None:
     assert all(c.name.isprintable() for c in read_measured(path).curves)
 
 
-# --- curves -----------------------------------------------------------------------------------------------------------
+# --- curves ---------------------------------------------------------------------------------------
 
 points = st.dictionaries(st.integers(1, 10**9), st.floats(1e-7, 1.0), min_size=1, max_size=8)
 
 
 @given(points, st.lists(st.floats(0, 2e9), min_size=1, max_size=10))
-def test_a_curve_passes_its_points_and_says_nothing_outside(at: dict[int, float], sizes: list[float]) -> None:
+def test_a_curve_passes_its_points_and_says_nothing_outside(
+    at: dict[int, float], sizes: list[float]
+) -> None:
     size = np.array(sorted(at), dtype=np.float64)
     curve = Curve("h2d", "pinned", size, np.array([at[int(n)] for n in size]), "")
     assert curve.times(size) == pytest.approx(curve.seconds)
@@ -281,25 +337,42 @@ def test_a_curve_passes_its_points_and_says_nothing_outside(at: dict[int, float]
     outside = (np.array(sizes) < size[0]) | (np.array(sizes) > size[-1])
     assert (np.isnan(found) == outside).all()
     inside = found[~outside]
-    assert ((inside >= curve.seconds.min() * (1 - 1e-9)) & (inside <= curve.seconds.max() * (1 + 1e-9))).all()
+    assert (
+        (inside >= curve.seconds.min() * (1 - 1e-9)) & (inside <= curve.seconds.max() * (1 + 1e-9))
+    ).all()
 
 
-# --- real files -------------------------------------------------------------------------------------------------------
+# --- real files -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("way", "rate", "traffic"), [("h2d", 12.4, 1), ("d2h", 13.1, 1), ("d2d", 762.8, 2)])
+@pytest.mark.parametrize(
+    ("way", "rate", "traffic"), [("h2d", 12.4, 1), ("d2h", 13.1, 1), ("d2d", 762.8, 2)]
+)
 def test_v100(shared: Path, way: str, rate: float, traffic: int) -> None:
-    found = read_measured(shared / "traces" / "measured" / "superbench_v100_pcie_copy" / f"cuda_memory_{way}_bw.log")
+    found = read_measured(
+        shared / "traces" / "measured" / "superbench_v100_pcie_copy" / f"cuda_memory_{way}_bw.log"
+    )
     (curve,) = found.curves
-    assert (found.device, curve.direction, len(curve.size_bytes)) == ("Tesla V100-PCIE-32GB", way, 81)
+    assert (found.device, curve.direction, len(curve.size_bytes)) == (
+        "Tesla V100-PCIE-32GB",
+        way,
+        81,
+    )
     assert curve.size_bytes[-1] == 68_000_000
     assert traffic * 68e6 / float(curve.seconds[-1]) / 1e9 == pytest.approx(rate, rel=0.005)
 
 
 def test_mi100(shared: Path) -> None:
-    found = read_measured(shared / "traces" / "measured" / "superbench_mi100_h2d" / "rocm_memory_h2d_bw.log")
+    found = read_measured(
+        shared / "traces" / "measured" / "superbench_mi100_h2d" / "rocm_memory_h2d_bw.log"
+    )
     (curve,) = found.curves
-    assert (found.device, curve.direction, curve.memory, len(curve.size_bytes)) == ("Device 738c", "h2d", "pinned", 23)
+    assert (found.device, curve.direction, curve.memory, len(curve.size_bytes)) == (
+        "Device 738c",
+        "h2d",
+        "pinned",
+        23,
+    )
     for size, rate in ((2**20, 16.3342), (2**28, 25.3280)):
         assert size / float(curve.times(np.array([size]))[0]) / 1e9 == pytest.approx(rate, rel=1e-3)
 
@@ -317,7 +390,11 @@ def test_alps(shared: Path) -> None:
 
 
 def test_two_gpus(shared: Path) -> None:
-    path = shared / "traces" / "measured" / "superbench_gpu_copy_2gpu" / "gpu_copy_bw_performance.log"
+    path = (
+        shared / "traces" / "measured" / "superbench_gpu_copy_2gpu" / "gpu_copy_bw_performance.log"
+    )
     found = read_measured(path, size_bytes=2.0**28)
     rates = {c.direction: float(c.size_bytes[0] / c.seconds[0]) / 1e9 for c in found.curves}
-    assert rates == pytest.approx({"h2d": 26.2387, "d2h": 25.8516, "d2d": 657.332, "p2p": 279.287}, rel=0.01)
+    assert rates == pytest.approx(
+        {"h2d": 26.2387, "d2h": 25.8516, "d2d": 657.332, "p2p": 279.287}, rel=0.01
+    )

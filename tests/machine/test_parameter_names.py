@@ -29,7 +29,12 @@ def test_every_composed_name_exists() -> None:
         assert link_parameter(way, term) == f"link.{way}.{term}"
     of_host = tuple(f"observed.{way}." for way in HOST_WAYS)
     memories = {name.split(".")[2] for name in PARAMETER_NAMES if name.startswith(of_host)}
-    made = [observed_parameter(way, memory, term) for way in HOST_WAYS for memory in memories for term in ("bandwidth", "latency")]  # type: ignore[arg-type]
+    made = [
+        observed_parameter(way, memory, term)
+        for way in HOST_WAYS
+        for memory in memories
+        for term in ("bandwidth", "latency")
+    ]  # type: ignore[arg-type]
     assert sorted(made) == sorted(name for name in PARAMETER_NAMES if name.startswith(of_host))
 
 

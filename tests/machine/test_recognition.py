@@ -11,13 +11,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnbuckle.foundation.errors import MachineError
-from turnbuckle.machine import Device, Machine, Parameter, all_machines, fastest_link, load, machine_of
+from turnbuckle.machine import (
+    Device,
+    Machine,
+    Parameter,
+    all_machines,
+    fastest_link,
+    load,
+    machine_of,
+)
 from turnbuckle.machine.catalog import called, link_of
 from turnbuckle.machine.recognition.families import families, family_of
 
 GIB = 1 << 30
-COLUMNS = ("memory_bytes", "memory_bandwidth", "clock_hz", "multiprocessors", "compute_major", "compute_minor")
-GPUS = [m for m in all_machines() if m.recognise and m.family and {"gpu.multiprocessors", "gpu.memory_size", "gpu.fp32"} <= m.has]
+COLUMNS = (
+    "memory_bytes",
+    "memory_bandwidth",
+    "clock_hz",
+    "multiprocessors",
+    "compute_major",
+    "compute_minor",
+)
+GPUS = [
+    m
+    for m in all_machines()
+    if m.recognise and m.family and {"gpu.multiprocessors", "gpu.memory_size", "gpu.fp32"} <= m.has
+]
 
 
 def capability(machine: Machine) -> dict[str, object]:
@@ -57,11 +76,18 @@ def test_a_gpu_without_its_name_is_known_by_what_it_is_built_of(machine: Machine
 def test_a_family_gives_the_rates_of_each_of_its_boards(machine: Machine) -> None:
     """A board nobody listed: one multiprocessor fewer, another name."""
     units = value(machine, "gpu.multiprocessors") - 1
-    told = machine_of([replace(described(machine, "Board of tomorrow"), multiprocessors=units, memory_bytes=5e9)])
-    assert told.how == "family" and told.machine is not None and told.machine.family == machine.family
+    told = machine_of(
+        [replace(described(machine, "Board of tomorrow"), multiprocessors=units, memory_bytes=5e9)]
+    )
+    assert (
+        told.how == "family" and told.machine is not None and told.machine.family == machine.family
+    )
     share = units / value(machine, "gpu.multiprocessors")
     fp32 = told.machine.parameters["gpu.fp32"]
-    assert fp32.value == pytest.approx(share * value(machine, "gpu.fp32"), rel=0.1) and fp32.error >= 0.05
+    assert (
+        fp32.value == pytest.approx(share * value(machine, "gpu.fp32"), rel=0.1)
+        and fp32.error >= 0.05
+    )
     bandwidth = told.machine.parameters["gpu.memory_bandwidth"]
     if machine.name.startswith("jetson-"):
         assert bandwidth.error >= 0.3, "its driver does not state the memory's clock"
@@ -84,7 +110,18 @@ def test_rates_grow_with_multiprocessors_and_clock(name: str, units: int, clock:
 
 @pytest.mark.parametrize(
     ("family", "generation"),
-    [("6.0", 3), ("6.1", 3), ("7.0", 3), ("7.5", 3), ("8.0", 4), ("8.6", 4), ("8.9", 4), ("9.0", 5), ("10.0", 5), ("12.0", 5)],
+    [
+        ("6.0", 3),
+        ("6.1", 3),
+        ("7.0", 3),
+        ("7.5", 3),
+        ("8.0", 4),
+        ("8.6", 4),
+        ("8.9", 4),
+        ("9.0", 5),
+        ("10.0", 5),
+        ("12.0", 5),
+    ],
 )
 def test_a_link_is_that_of_nvidias_chip(family: str, generation: int) -> None:
     assert families()[family].link == f"pcie{generation}-x16"
@@ -93,22 +130,30 @@ def test_a_link_is_that_of_nvidias_chip(family: str, generation: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "generation"), [("gfx900", 3), ("gfx906", 4), ("gfx908", 4), ("gfx90a", 4), ("gfx942", 5), ("gfx950", 5)]
+    ("family", "generation"),
+    [("gfx900", 3), ("gfx906", 4), ("gfx908", 4), ("gfx90a", 4), ("gfx942", 5), ("gfx950", 5)],
 )
 def test_a_link_is_that_of_amds_chip(family: str, generation: int) -> None:
     assert families()[family].link == f"pcie{generation}-x16"
 
 
-@pytest.mark.parametrize("family", [f for f in families().values() if f.integrated], ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "family", [f for f in families().values() if f.integrated], ids=lambda f: f.name
+)
 def test_a_family_that_is_only_integrated_has_no_link(family: object) -> None:
     name = family.name  # type: ignore[attr-defined]
-    facts = {"chip": name} if name.startswith("gfx") else {"major": int(name.split(".")[0]), "minor": int(name.split(".")[1])}
+    facts = (
+        {"chip": name}
+        if name.startswith("gfx")
+        else {"major": int(name.split(".")[0]), "minor": int(name.split(".")[1])}
+    )
     told = machine_of([Device(name="Board", multiprocessors=9.0, memory_bytes=7.0 * GIB, **facts)])  # type: ignore[arg-type]
     assert told.machine is not None and told.machine.coupling == "apu"
     assert not any(n.startswith("link.") for n in told.machine.has)
 
 
-#: What deviceQuery prints of Orins: multiprocessors, memory, clock, and the bandwidth of bus times memory clock.
+#: What deviceQuery prints of Orins: multiprocessors, memory, clock, and the bandwidth of bus times
+#: memory clock.
 ORINS = [
     ("jetson-agx-orin-64", 16, 65_893_269_504, 1.3e9, 256 / 8 * 2 * 612e6),
     ("jetson-orin-nx-16", 8, 16_136_011_776, 918e6, 64 / 8 * 2 * 918e6),
@@ -121,14 +166,22 @@ ORINS = [
 
 
 @pytest.mark.parametrize(("name", "units", "memory", "clock", "stated"), ORINS, ids=str)
-def test_a_jetson_is_told_without_its_memorys_clock(name: str, units: int, memory: int, clock: float, stated: float) -> None:
+def test_a_jetson_is_told_without_its_memorys_clock(
+    name: str, units: int, memory: int, clock: float, stated: float
+) -> None:
     """One name for all modules, and a power mode may switch half of the multiprocessors off."""
     device = Device("Orin", "GA10B", False, float(memory), stated, clock, float(units), 8, 7)
     told = machine_of([device])
-    assert told.machine is not None and told.machine.coupling == "apu" and told.how == ("facts" if name else "family")
+    assert (
+        told.machine is not None
+        and told.machine.coupling == "apu"
+        and told.how == ("facts" if name else "family")
+    )
     assert name in told.machine.title and value(told.machine, "gpu.multiprocessors") == units
     bandwidth = told.machine.parameters["gpu.memory_bandwidth"]
-    assert bandwidth.value > 2 * stated and bandwidth.value == pytest.approx(204.8e9 if memory > 20e9 else 102e9)
+    assert bandwidth.value > 2 * stated and bandwidth.value == pytest.approx(
+        204.8e9 if memory > 20e9 else 102e9
+    )
     assert name or (bandwidth.nature == "assumption" and bandwidth.error >= 0.3)
 
 
@@ -137,7 +190,9 @@ def test_a_name_of_many_modules_alone_tells_none() -> None:
 
 
 def test_a_clock_that_is_not_stated_is_that_of_the_boards() -> None:
-    told = machine_of([Device(name="Board", multiprocessors=30.0, memory_bytes=3e10, major=8, minor=9)])
+    told = machine_of(
+        [Device(name="Board", multiprocessors=30.0, memory_bytes=3e10, major=8, minor=9)]
+    )
     assert told.machine is not None
     clock = told.machine.parameters["gpu.clock"]
     boards = [value(m, "gpu.clock") for m in GPUS if m.family == "8.9"]
@@ -146,12 +201,32 @@ def test_a_clock_that_is_not_stated_is_that_of_the_boards() -> None:
 
 
 def test_an_integrated_flag_counts_more_than_the_family() -> None:
-    told = machine_of([Device(name="Board", discrete=False, multiprocessors=8.0, memory_bytes=8e9, major=8, minor=6)])
-    assert told.machine is not None and told.machine.coupling == "apu" and not any(n.startswith("link.") for n in told.machine.has)
+    told = machine_of(
+        [
+            Device(
+                name="Board",
+                discrete=False,
+                multiprocessors=8.0,
+                memory_bytes=8e9,
+                major=8,
+                minor=6,
+            )
+        ]
+    )
+    assert (
+        told.machine is not None
+        and told.machine.coupling == "apu"
+        and not any(n.startswith("link.") for n in told.machine.has)
+    )
 
 
-@pytest.mark.parametrize(("major", "minor", "name"), [(8, 8, "8.6"), (7, 3, "7.0"), (12, 3, "12.0"), (10, 1, "10.0"), (15, 0, None)])
-def test_a_capability_of_tomorrow_is_one_of_its_generation(major: int, minor: int, name: str | None) -> None:
+@pytest.mark.parametrize(
+    ("major", "minor", "name"),
+    [(8, 8, "8.6"), (7, 3, "7.0"), (12, 3, "12.0"), (10, 1, "10.0"), (15, 0, None)],
+)
+def test_a_capability_of_tomorrow_is_one_of_its_generation(
+    major: int, minor: int, name: str | None
+) -> None:
     family = family_of(major, minor, None, False)
     assert (family and family.name) == name
 
@@ -163,38 +238,94 @@ def test_numbers_of_amd_are_no_compute_capability() -> None:
 
 def test_boards_without_tensor_units_and_those_that_halve_them() -> None:
     def rates(name: str) -> Machine:
-        told = machine_of([Device(name=name, multiprocessors=21.0, memory_bytes=5e9, clock_hz=1.7e9, major=7, minor=5)])
+        told = machine_of(
+            [
+                Device(
+                    name=name,
+                    multiprocessors=21.0,
+                    memory_bytes=5e9,
+                    clock_hz=1.7e9,
+                    major=7,
+                    minor=5,
+                )
+            ]
+        )
         assert told.machine is not None
         return told.machine
 
     assert "gpu.fp16_matrix" not in rates("NVIDIA GeForce GTX 1660").has
-    full, half = (value(rates(n), "gpu.fp16_matrix") for n in ("Quadro RTX 3000 with Max-Q Design", "NVIDIA GeForce RTX 2050"))
+    full, half = (
+        value(rates(n), "gpu.fp16_matrix")
+        for n in ("Quadro RTX 3000 with Max-Q Design", "NVIDIA GeForce RTX 2050")
+    )
     assert full == 2 * half
 
 
 def test_a_name_of_several_builds_is_the_build_that_the_recording_states() -> None:
     told = machine_of(
-        [Device(name="NVIDIA GeForce RTX 3080", multiprocessors=70.0, memory_bytes=12.0 * GIB, clock_hz=1.71e9, major=8, minor=6)]
+        [
+            Device(
+                name="NVIDIA GeForce RTX 3080",
+                multiprocessors=70.0,
+                memory_bytes=12.0 * GIB,
+                clock_hz=1.71e9,
+                major=8,
+                minor=6,
+            )
+        ]
     )
     assert told.how == "family" and value(told.machine, "gpu.multiprocessors") == 70
     assert value(told.machine, "link.h2d.bandwidth") == value(load("rtx3080"), "link.h2d.bandwidth")
-    plain = machine_of([Device(name="NVIDIA GeForce RTX 3080", multiprocessors=68.0, memory_bytes=10.0 * GIB, major=8, minor=6)])
+    plain = machine_of(
+        [
+            Device(
+                name="NVIDIA GeForce RTX 3080",
+                multiprocessors=68.0,
+                memory_bytes=10.0 * GIB,
+                major=8,
+                minor=6,
+            )
+        ]
+    )
     assert plain.how == "name" and plain.machine == load("rtx3080")
 
 
 def test_what_is_not_stated_has_a_wide_error() -> None:
-    told = machine_of([Device(name="NVIDIA RTX A4500", multiprocessors=56.0, memory_bytes=20.0 * GIB, major=8, minor=6)])
+    told = machine_of(
+        [
+            Device(
+                name="NVIDIA RTX A4500",
+                multiprocessors=56.0,
+                memory_bytes=20.0 * GIB,
+                major=8,
+                minor=6,
+            )
+        ]
+    )
     assert told.machine is not None
     bandwidth, fp32 = (told.machine.parameters[n] for n in ("gpu.memory_bandwidth", "gpu.fp32"))
-    assert bandwidth.error >= 0.3 and bandwidth.nature == "assumption" and bandwidth.value == pytest.approx(640e9, rel=0.3)
+    assert (
+        bandwidth.error >= 0.3
+        and bandwidth.nature == "assumption"
+        and bandwidth.value == pytest.approx(640e9, rel=0.3)
+    )
     assert fp32.error > 0.12 and fp32.value == pytest.approx(23.7e12, rel=0.15)
 
 
 _ANY = st.one_of(st.none(), st.integers(-(2**62), 2**62))
-_WORDS = st.one_of(st.none(), st.text(max_size=30), st.sampled_from(["NVIDIA A100-SXM4-40GB", "AMD Radeon", "gfx942", "gfx90a:x", "GA102"]))
+_WORDS = st.one_of(
+    st.none(),
+    st.text(max_size=30),
+    st.sampled_from(["NVIDIA A100-SXM4-40GB", "AMD Radeon", "gfx942", "gfx90a:x", "GA102"]),
+)
 
 
-_DESCRIBED = {"name": _WORDS, "chip": _WORDS, "discrete": st.sampled_from([None, 0, 1, 7, -1]), **dict.fromkeys(COLUMNS, _ANY)}
+_DESCRIBED = {
+    "name": _WORDS,
+    "chip": _WORDS,
+    "discrete": st.sampled_from([None, 0, 1, 7, -1]),
+    **dict.fromkeys(COLUMNS, _ANY),
+}
 
 
 @given(st.fixed_dictionaries(_DESCRIBED))
@@ -209,15 +340,22 @@ def test_nothing_is_made_of_nothing() -> None:
     assert machine_of([]).machine is None
     assert machine_of([Device(name="Board")]).machine is None
     assert machine_of([Device(name="Board", memory_bytes=8e9, clock_hz=1e9)]).machine is None
-    two = [Device(name="A", multiprocessors=10.0, major=8, minor=6), Device(name="B", multiprocessors=20.0, major=8, minor=6)]
+    two = [
+        Device(name="A", multiprocessors=10.0, major=8, minor=6),
+        Device(name="B", multiprocessors=20.0, major=8, minor=6),
+    ]
     assert machine_of(two).machine is None
 
 
 def test_machines_that_facts_do_not_tell_apart_are_one_with_wider_errors() -> None:
-    told = machine_of([Device(name="AMD Radeon Graphics", multiprocessors=104.0, memory_bytes=68_702_699_520.0)])
+    told = machine_of(
+        [Device(name="AMD Radeon Graphics", multiprocessors=104.0, memory_bytes=68_702_699_520.0)]
+    )
     assert told.how == "facts" and told.machine is not None
     assert {"mi210", "mi250"} <= set(told.machine.title.replace(",", " ").split())
-    assert told.machine.coupling == "pcie" and told.machine.value("link.h2d.bandwidth") == load("mi210").value("link.h2d.bandwidth")
+    assert told.machine.coupling == "pcie" and told.machine.value("link.h2d.bandwidth") == load(
+        "mi210"
+    ).value("link.h2d.bandwidth")
 
 
 @pytest.mark.parametrize(
@@ -268,4 +406,6 @@ def test_every_name_and_alias_means_one_machine() -> None:
     for machine in all_machines():
         assert called(machine.name.upper()) == (machine.name,)
     for family in families().values():
-        assert not family.link or {"link.h2d.bandwidth", "link.d2h.efficiency"} <= set(link_of(family.link))
+        assert not family.link or {"link.h2d.bandwidth", "link.d2h.efficiency"} <= set(
+            link_of(family.link)
+        )

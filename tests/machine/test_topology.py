@@ -26,16 +26,23 @@ def written(place: Path, text: str) -> Path:
 
 def test_nvidias_matrix(tmp_path: Path) -> None:
     left, right = cpu_list("0-31,64-95"), cpu_list("32-63,96-127")
-    assert read(written(tmp_path / "topo.txt", NVIDIA)) == Topology("nvidia-smi topo -m", (Gpu("GPU0", 0, left), Gpu("GPU1", 1, right)))
+    assert read(written(tmp_path / "topo.txt", NVIDIA)) == Topology(
+        "nvidia-smi topo -m", (Gpu("GPU0", 0, left), Gpu("GPU1", 1, right))
+    )
 
 
 def test_a_matrix_without_numa_columns(tmp_path: Path) -> None:
     text = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPHB\t0-11\nGPU1\tPHB\t X \tN/A\n"
-    assert read(written(tmp_path / "topo.txt", text)).gpus == (Gpu("GPU0", None, cpu_list("0-11")), Gpu("GPU1"))
+    assert read(written(tmp_path / "topo.txt", text)).gpus == (
+        Gpu("GPU0", None, cpu_list("0-11")),
+        Gpu("GPU1"),
+    )
 
 
 def test_amds_lines(tmp_path: Path) -> None:
-    assert read(written(tmp_path / "topo.txt", ROCM)) == Topology("rocm-smi --showtopo", (Gpu("GPU0", 3), Gpu("GPU1")))
+    assert read(written(tmp_path / "topo.txt", ROCM)) == Topology(
+        "rocm-smi --showtopo", (Gpu("GPU0", 3), Gpu("GPU1"))
+    )
 
 
 def test_hwlocs_tree_and_the_slowest_link_on_the_way(tmp_path: Path) -> None:
@@ -49,21 +56,32 @@ def test_hwlocs_tree_and_the_slowest_link_on_the_way(tmp_path: Path) -> None:
 
 def test_doctor_says_the_side_and_the_link(turnbuckle: Turnbuckle, tmp_path: Path) -> None:
     written(tmp_path / "node.xml", HWLOC)
-    ran = turnbuckle("doctor", "--node-topology", "node.xml", "--source", "a100-pcie-40", "--format", "csv")
+    ran = turnbuckle(
+        "doctor", "--node-topology", "node.xml", "--source", "a100-pcie-40", "--format", "csv"
+    )
     assert ran.code == 0, ran.err
     lines = [line for line in ran.out.splitlines() if "GPU" in line]
     assert not any("A48" in line for line in lines if "GPU0" in line)
     assert ["A484" in "".join(lines), "A485" in "".join(lines)] == [True, True]
     assert "nodeofsecrets17" not in ran.out
     ran = turnbuckle("doctor", "--node-topology", "node.xml", "--cpus", "4-7", "--format", "csv")
-    assert [line.split(",")[1] for line in ran.out.splitlines() if "A484" in line] == ["GPU0"] and "A485" not in ran.out
+    assert [line.split(",")[1] for line in ran.out.splitlines() if "A484" in line] == [
+        "GPU0"
+    ] and "A485" not in ran.out
 
 
-def test_doctor_holds_a_list_of_cpus_against_nvidias_matrix(turnbuckle: Turnbuckle, tmp_path: Path) -> None:
+def test_doctor_holds_a_list_of_cpus_against_nvidias_matrix(
+    turnbuckle: Turnbuckle, tmp_path: Path
+) -> None:
     written(tmp_path / "topo.txt", NVIDIA)
     ran = turnbuckle("doctor", "--node-topology", "topo.txt", "--cpus", "40-47", "--format", "csv")
     assert [line.split(",")[1] for line in ran.out.splitlines() if "A484" in line] == ["GPU0"]
-    assert "A484" not in turnbuckle("doctor", "--node-topology", "topo.txt", "--cpus", "0,40", "--format", "csv").out
+    assert (
+        "A484"
+        not in turnbuckle(
+            "doctor", "--node-topology", "topo.txt", "--cpus", "0,40", "--format", "csv"
+        ).out
+    )
     assert turnbuckle("doctor", "--node-topology", "topo.txt", "--cpus", "40-").code == 2
 
 
@@ -76,7 +94,10 @@ def test_doctor_holds_a_list_of_cpus_against_nvidias_matrix(turnbuckle: Turnbuck
         ("<topology>", "A486"),
         ("<", "A486"),
         ('<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><topology>&b;</topology>', "A486"),
-        ('<!DOCTYPE t [<!ENTITY x SYSTEM "file:///etc/hostname">]><topology>&x;</topology>', "A486"),
+        (
+            '<!DOCTYPE t [<!ENTITY x SYSTEM "file:///etc/hostname">]><topology>&x;</topology>',
+            "A486",
+        ),
         ("<topology>" + "<object>" * 300 + "</object>" * 300 + "</topology>", "A486"),
     ],
 )
@@ -104,7 +125,9 @@ def test_lists_of_cpus_come_back(cpus: set[int]) -> None:
 @pytest.mark.hypothesis
 @given(st.binary(max_size=300), st.sampled_from([NVIDIA, ROCM, HWLOC]), st.integers(0, 2000))
 @FEWER
-def test_no_damage_gets_past_an_error(tmp_path_factory: pytest.TempPathFactory, noise: bytes, text: str, where: int) -> None:
+def test_no_damage_gets_past_an_error(
+    tmp_path_factory: pytest.TempPathFactory, noise: bytes, text: str, where: int
+) -> None:
     from turnbuckle.foundation.errors import UsageError
 
     place = tmp_path_factory.mktemp("topology") / "node.txt"

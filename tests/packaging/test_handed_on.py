@@ -25,9 +25,15 @@ completion, man_page = cache(release.completion), cache(release.man_page)
 
 def completed(*words: str) -> list[str]:
     """What bash offers for a command line whose last word is under way."""
-    ask = 'eval "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _turnbuckle; printf "%s\\n" "${COMPREPLY[@]}"'
+    ask = (
+        'eval "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _turnbuckle; printf '
+        '"%s\\n" "${COMPREPLY[@]}"'
+    )
     said = subprocess.run(
-        ["bash", "-c", ask, "bash", completion()["bash"], "turnbuckle", *words], capture_output=True, text=True, check=True
+        ["bash", "-c", ask, "bash", completion()["bash"], "turnbuckle", *words],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return said.stdout.split()
 
@@ -35,7 +41,9 @@ def completed(*words: str) -> list[str]:
 def test_bash_completes_verbs_and_options() -> None:
     assert completed("pro") == ["project"]
     assert completed("model", "sha") == ["sharing"]
-    assert "--on" in completed("project", "run.sqlite", "--o") and "--over" not in completed("project", "run.sqlite", "--o")
+    assert "--on" in completed("project", "run.sqlite", "--o") and "--over" not in completed(
+        "project", "run.sqlite", "--o"
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -54,15 +62,23 @@ def test_the_page_for_man_has_every_verb_and_the_exit_codes() -> None:
     assert page.count('.TH "turnbuckle" "1"') == 1 and "System Message" not in page
     assert f'"turnbuckle {version("turnbuckle")}"' in page.partition("\n.SH")[0]
     plain = page.replace("\\-", "-").replace("\\fB", "").replace("\\fP", "")
-    assert [word for word in WORDS if f"\n.SS {word}\n" not in plain and f"\n.SH {word.upper()}\n" not in plain.upper()] == []
+    assert [
+        word
+        for word in WORDS
+        if f"\n.SS {word}\n" not in plain and f"\n.SH {word.upper()}\n" not in plain.upper()
+    ] == []
     assert "130 interrupted" in plain and "--fail-if" in plain
 
 
-def test_files_stand_where_shells_and_man_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_stand_where_shells_and_man_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(release, "completion", completion)
     monkeypatch.setattr(release, "man_page", man_page)
     release.shell(tmp_path)
-    places = sorted(p.relative_to(tmp_path / "share").as_posix() for p in tmp_path.rglob("*") if p.is_file())
+    places = sorted(
+        p.relative_to(tmp_path / "share").as_posix() for p in tmp_path.rglob("*") if p.is_file()
+    )
     assert places == [
         "bash-completion/completions/turnbuckle",
         "fish/vendor_completions.d/turnbuckle.fish",
@@ -75,7 +91,10 @@ def test_a_wheel_without_completion_and_man_page_is_refused(tmp_path: Path) -> N
     """maturin takes the folder that has the native module's name, and is silent about others."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert f"{project['tool']['maturin']['module-name']}.data" == release.DATA
-    files = ("data/share/man/man1/turnbuckle.1", "data/share/fish/vendor_completions.d/turnbuckle.fish")
+    files = (
+        "data/share/man/man1/turnbuckle.1",
+        "data/share/fish/vendor_completions.d/turnbuckle.fish",
+    )
     for file in files:
         (tmp_path / release.DATA / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / release.DATA / file).touch()
@@ -85,7 +104,9 @@ def test_a_wheel_without_completion_and_man_page_is_refused(tmp_path: Path) -> N
 
 
 def test_a_wheel_names_the_scripts_of_others_in_it(tmp_path: Path) -> None:
-    """The list that goes into a wheel has the digest of each file, the version of its table, and every name of its licence."""
+    """The list that goes into a wheel has the digest of each file, the version of its table, and
+    every name of its licence.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (place,) = project["tool"]["maturin"]["sbom"]["include"]
     text = (ROOT / place).read_text(encoding="utf-8")
@@ -98,7 +119,9 @@ def test_a_wheel_names_the_scripts_of_others_in_it(tmp_path: Path) -> None:
         wheel.writestr(f"turnbuckle-0.2.0.dist-info/sboms/{Path(place).name}", text)
     assert release.unnamed(tmp_path / "a.whl") == []
     table = (package / "show" / "figures" / "vega" / "README.md").read_text(encoding="utf-8")
-    licence = (package / "show" / "figures" / "vega" / "LICENSE").read_text(encoding="utf-8").lower()
+    licence = (
+        (package / "show" / "figures" / "vega" / "LICENSE").read_text(encoding="utf-8").lower()
+    )
     for part in json.loads(text)["components"]:
         assert f"| {part['name']} | {part['version']} | `{part['hashes'][0]['content']}` |" in table
         assert all(inside["name"] in licence for inside in (part, *part["components"]))
@@ -112,5 +135,9 @@ def test_the_source_package_holds_every_file_of_the_project(tmp_path: Path) -> N
     subprocess.run([maturin, "sdist", "--out", tmp_path], cwd=ROOT, capture_output=True, check=True)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    tracked = set(subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
+    tracked = set(
+        subprocess.run(
+            ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+    )
     assert sorted(path for path in tracked - held if (ROOT / path).is_file()) == []

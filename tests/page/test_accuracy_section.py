@@ -1,4 +1,6 @@
-"""The report says how good predictions like its own have been: rows of the shipped card that concern the question."""
+"""The report says how good predictions like its own have been: rows of the shipped card that
+concern the question.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,18 @@ def asked(recorded: Run, alpha: str = "flop") -> Answer:
 
 def test_rows_are_those_of_the_question(recorded: Run) -> None:
     rows = concerned(asked(recorded))
-    assert {("run time", "projection"), ("transfers", "machine"), ("noise", "repeat"), ("launches", "projection")} <= rows
+    assert {
+        ("run time", "projection"),
+        ("transfers", "machine"),
+        ("noise", "repeat"),
+        ("launches", "projection"),
+    } <= rows
     assert not {"messages", "rates", "variants", "ranking"} & {kind for kind, _ in rows}
     by_memory = concerned(asked(recorded, "memory"))
-    assert ("run time", "projection, kernels by memory") in by_memory and ("run time", "projection") not in by_memory
+    assert ("run time", "projection, kernels by memory") in by_memory and (
+        "run time",
+        "projection",
+    ) not in by_memory
     assert "kernels" not in {kind for kind, _ in concerned(asked(recorded, "hold"))}
     assert concerned(Answer(recorded)) == set()
 
@@ -47,7 +57,11 @@ def test_the_section_counts_as_the_card_does(recorded: Run) -> None:
 
 
 def test_the_page_shows_it_and_no_longer_says_that_there_is_none(text: str, bare_text: str) -> None:
-    assert 'id="accuracy"' in text and "contain the measured value" in text and "turnbuckle validate --card" in text
+    assert (
+        'id="accuracy"' in text
+        and "contain the measured value" in text
+        and "turnbuckle validate --card" in text
+    )
     assert "No validation against measured targets" not in text
     assert "Nothing was projected, so there is nothing to check against measurements." in bare_text
 
@@ -57,8 +71,13 @@ def test_figures_of_the_whole_card() -> None:
     (strip,) = draw([strip])
     assert "within 10" in strip.caption and strip.svg.count("<path") > 100
     assert len(scatter.rows) == len([r for r in shipped().rows if r.predicted and r.measured])
-    assert scatter.alt.startswith(f"Predicted against measured for {len(scatter.rows)} quantities") and len(scatter.alt) < 1500
-    assert {p["title"]["text"] for p in scatter.spec["concat"]} == {TITLES[r.kind] for r in shipped().rows if r.predicted and r.measured}
+    assert (
+        scatter.alt.startswith(f"Predicted against measured for {len(scatter.rows)} quantities")
+        and len(scatter.alt) < 1500
+    )
+    assert {p["title"]["text"] for p in scatter.spec["concat"]} == {
+        TITLES[r.kind] for r in shipped().rows if r.predicted and r.measured
+    }
     assert figures(Validation(())) == []
 
 
@@ -66,6 +85,9 @@ def test_what_lies_beyond_the_edge_is_a_triangle() -> None:
     rows = [r for r in shipped().rows if r.kind == "noise"]
     far = replace(rows[0], predicted=(rows[0].measured or 1.0) * 50)
     shapes = [
-        row["shape"] for layer in ratios([*rows, far]).spec["layer"] for row in layer.get("data", {}).get("values", []) if "shape" in row
+        row["shape"]
+        for layer in ratios([*rows, far]).spec["layer"]
+        for row in layer.get("data", {}).get("values", [])
+        if "shape" in row
     ]
     assert shapes.count("triangle-right") == 1

@@ -1,4 +1,6 @@
-"""The first section of the report: targets by title, ports side by side, the run without its start-up."""
+"""The first section of the report: targets by title, ports side by side, the run without its
+start-up.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +55,17 @@ def test_every_way_to_port_stands_beside_the_others(asked: Answer) -> None:
         ("gh200", "managed"),
     )
     for row, (target, port) in zip(rows, ways, strict=True):
-        alone = asked.run.project([target], model=replace(nething(port=port), replay="auto"), draws=0)[target]
-        assert alone.copies is not None and row[2] == number(alone.copies.seconds, "s") and row[3] == seconds(alone.seconds)
-        assert row[4].startswith(f"{alone.penalty:.3f}× [") and row[5].startswith(f"{alone.by_coupling.penalty:.3f}× [")
+        alone = asked.run.project(
+            [target], model=replace(nething(port=port), replay="auto"), draws=0
+        )[target]
+        assert (
+            alone.copies is not None
+            and row[2] == number(alone.copies.seconds, "s")
+            and row[3] == seconds(alone.seconds)
+        )
+        assert row[4].startswith(f"{alone.penalty:.3f}× [") and row[5].startswith(
+            f"{alone.by_coupling.penalty:.3f}× ["
+        )
 
 
 def test_ways_to_port_are_asked_on_the_same_network() -> None:
@@ -63,15 +73,40 @@ def test_ways_to_port_are_asked_on_the_same_network() -> None:
     sent = call(0, "Send", 0, 1_000, partner=1, tag=0, size_bytes=1 << 20)
     received = call(1, "Recv", 0, 100_000, partner=0, tag=0, size_bytes=1 << 20)
     of_rank = {"process": process_of(thread(0)), "correlation": 1}
-    api = [{"start_ns": 200_000, "end_ns": 203_000, "thread": thread(0), "name": "cudaLaunchKernel", "result": 0, **of_rank}]
-    kernels = [{"start_ns": 205_000, "end_ns": 300_000, "device": 0, "context": 1, "stream": 7, "name": "k", **of_rank}]
+    api = [
+        {
+            "start_ns": 200_000,
+            "end_ns": 203_000,
+            "thread": thread(0),
+            "name": "cudaLaunchKernel",
+            "result": 0,
+            **of_rank,
+        }
+    ]
+    kernels = [
+        {
+            "start_ns": 205_000,
+            "end_ns": 300_000,
+            "device": 0,
+            "context": 1,
+            "stream": 7,
+            "name": "k",
+            **of_rank,
+        }
+    ]
     run = Run.of(build(recorded(sent, received, api=api, kernels=kernels)), source="a100-sxm4-40")
-    table = others(run.project(["mi300a"], draws=0, network=OnNetwork("self", ("hop_seconds=0.5 s",))))["ways to port the program"]
-    assert len(table.rows) == 2 and all(float(row[4].text.split("×")[0]) > 100 for row in table.rows)
+    table = others(
+        run.project(["mi300a"], draws=0, network=OnNetwork("self", ("hop_seconds=0.5 s",)))
+    )["ways to port the program"]
+    assert len(table.rows) == 2 and all(
+        float(row[4].text.split("×")[0]) > 100 for row in table.rows
+    )
 
 
 def test_no_way_to_choose_is_no_table(asked: Answer) -> None:
-    one = Answer(asked.run, asked.model, asked.targets[3:], asked.projections[3:], asked.seed, asked.draws)
+    one = Answer(
+        asked.run, asked.model, asked.targets[3:], asked.projections[3:], asked.seed, asked.draws
+    )
     assert "ways to port the program" not in others(one)
 
 
@@ -80,7 +115,10 @@ def test_a_port_changes_the_copies_of_a_model_alone() -> None:
     other = ported(model, "managed")
     assert (other.port, other.alpha, other.host) == ("managed", "memory", 1.5)
     kept = [a is b for a, b in zip(model.charges, other.charges, strict=True)]
-    assert [c.name for c, same in zip(model.charges, kept, strict=True) if not same] == ["copy_h2d", "copy_d2h"]
+    assert [c.name for c, same in zip(model.charges, kept, strict=True) if not same] == [
+        "copy_h2d",
+        "copy_d2h",
+    ]
 
 
 def test_targets_are_called_by_title_unless_two_have_the_same(asked: Answer) -> None:

@@ -12,7 +12,8 @@ from turnbuckle.projection.run import Run
 
 pytestmark = pytest.mark.browser
 
-#: Run in the page after its own script: what stands where, written into an attribute for the test to read.
+#: Run in the page after its own script: what stands where, written into an attribute for the test
+#: to read.
 PROBE = """
 const box = (e) => { const b = e.getBoundingClientRect(); return [b.width, b.height]; };
 const svgs = [...document.querySelectorAll("svg")];
@@ -32,7 +33,8 @@ document.body.setAttribute("data-probe", JSON.stringify({
 """
 
 
-#: Which colours the page and its figures have after a choice, and whether they tell apart [ratio of luminance].
+#: Which colours the page and its figures have after a choice, and whether they tell apart [ratio of
+#: luminance].
 COLOURS = """
 const light = (colour) => {
   const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
@@ -57,7 +59,13 @@ document.body.setAttribute("data-colours", JSON.stringify(seen));
 
 def test_the_harness_sees_requests_and_errors(chromium: Browser, tmp_path: Path) -> None:
     file = tmp_path / "bad.html"
-    file.write_text('<!doctype html><img src="http://nowhere.invalid/x.png"><script>console.error("boom")</script>', encoding="utf-8")
+    file.write_text(
+        (
+            "<!doctype html><img "
+            'src="http://nowhere.invalid/x.png"><script>console.error("boom")</script>'
+        ),
+        encoding="utf-8",
+    )
     visit = chromium.visit(file)
     assert visit.requests == ["http://nowhere.invalid/x.png"]
     assert any("boom" in line for line in visit.console)
@@ -70,8 +78,12 @@ def wide(chromium: Browser, text: str, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.parametrize("width", [1280, 700])
-def test_the_report_draws(chromium: Browser, text: str, wide: Visit, tmp_path: Path, width: int) -> None:
-    told = (wide if width == 1280 else chromium.look(text, tmp_path / "report.html", PROBE, width)).told()
+def test_the_report_draws(
+    chromium: Browser, text: str, wide: Visit, tmp_path: Path, width: int
+) -> None:
+    told = (
+        wide if width == 1280 else chromium.look(text, tmp_path / "report.html", PROBE, width)
+    ).told()
     assert len(told["drawings"]) == text.count("<svg")
     for drawing in told["drawings"]:
         assert drawing["box"][0] > 200 and drawing["box"][1] > 20
@@ -89,7 +101,9 @@ def test_hostile_texts_do_nothing(chromium: Browser, hostile_text: str, tmp_path
     assert all(drawing["marks"] > 0 for drawing in told["drawings"])
 
 
-def test_a_report_without_projections_draws(chromium: Browser, bare_text: str, tmp_path: Path) -> None:
+def test_a_report_without_projections_draws(
+    chromium: Browser, bare_text: str, tmp_path: Path
+) -> None:
     told = chromium.look(bare_text, tmp_path / "report.html", PROBE).told()
     assert len(told["drawings"]) > 3
     assert told["wide"] <= 0
@@ -98,7 +112,13 @@ def test_a_report_without_projections_draws(chromium: Browser, bare_text: str, t
 def test_a_brief_report_prints_on_two_sheets(chromium: Browser, brief: Run, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     file.write_text(
-        page(brief.project(["nvlink-c2c", "gh200", "cdi-rack-link", "cdi-row-link", "cdi-row-api"], draws=50), brief=True), "utf-8"
+        page(
+            brief.project(
+                ["nvlink-c2c", "gh200", "cdi-rack-link", "cdi-row-link", "cdi-row-api"], draws=50
+            ),
+            brief=True,
+        ),
+        "utf-8",
     )
     assert chromium.sheets(file) == 2
 

@@ -28,7 +28,23 @@ from turnbuckle.show.verdict import headline, verdicts, which
 
 #: All tags a report may have.
 TAGS = {
-    *("html", "head", "meta", "link", "title", "style", "body", "script", "a", "div", "nav", "main", "header", "section", "footer"),
+    *(
+        "html",
+        "head",
+        "meta",
+        "link",
+        "title",
+        "style",
+        "body",
+        "script",
+        "a",
+        "div",
+        "nav",
+        "main",
+        "header",
+        "section",
+        "footer",
+    ),
     *(
         "h1",
         "h2",
@@ -51,7 +67,19 @@ TAGS = {
         "input",
         "output",
     ),
-    *("figure", "figcaption", "details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td"),
+    *(
+        "figure",
+        "figcaption",
+        "details",
+        "summary",
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    ),
     *("svg", "g", "path", "rect", "line", "text", "tspan", "circle", "defs", "clippath"),
 }
 
@@ -65,13 +93,25 @@ def self_contained(text: str) -> None:
     assert len(ids) == len(set(ids))
     for tag, attributes in found.tags:
         assert not [k for k in attributes if k.startswith("on")], tag
-        assert not {"src", "srcdoc", "action", "formaction", "data", "poster", "background", "xlink:href", "ping"} & set(attributes), tag
+        assert not {
+            "src",
+            "srcdoc",
+            "action",
+            "formaction",
+            "data",
+            "poster",
+            "background",
+            "xlink:href",
+            "ping",
+        } & set(attributes), tag
         assert attributes.get("href", "#").startswith("#") or attributes["href"] == "data:,", tag
     assert "@import" not in text and "@font-face" not in text
     assert re.findall(r"url\((?!#)", text) == []
     *held, (kind, script) = found.scripts
     assert kind == "" and held and {kind for kind, _ in held} == {"application/json"}
-    policy = next(a["content"] for _, a in found.tags if a.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        a["content"] for _, a in found.tags if a.get("http-equiv") == "Content-Security-Policy"
+    )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert policy.startswith("default-src 'none';") and f"script-src 'sha256-{digest}'" in policy
 
@@ -97,22 +137,36 @@ def test_a_brief_report_is_its_first_two_pages(text: str, answer: Answer) -> Non
     self_contained(short)
     found = Page(short)
     assert [a["id"] for tag, a in found.tags if tag == "section"] == list(FIRST)
-    assert [a["href"] for tag, a in found.tags if tag == "a" and a["href"] != "#answer"] == ["#hangs"]
+    assert [a["href"] for tag, a in found.tags if tag == "a" and a["href"] != "#answer"] == [
+        "#hangs"
+    ]
     assert headline(verdicts(answer.projections)) in found.text
-    for printed in (f"{one.penalty:.3f}×" for p in answer.projections for one in (p, p.by_coupling)):
+    for printed in (
+        f"{one.penalty:.3f}×" for p in answer.projections for one in (p, p.by_coupling)
+    ):
         assert printed in found.text
     first, second = (text.index(f'<section id="{key}"') for key in FIRST)
-    assert first < second < min(text.index(f'<section id="{key}"') for key, _ in SECTIONS if key not in FIRST)
+    assert (
+        first
+        < second
+        < min(text.index(f'<section id="{key}"') for key, _ in SECTIONS if key not in FIRST)
+    )
 
 
-def test_the_first_page_says_which_answer_it_is_and_how_good_such_answers_were(answer: Answer) -> None:
+def test_the_first_page_says_which_answer_it_is_and_how_good_such_answers_were(
+    answer: Answer,
+) -> None:
     short = page(answer, brief=True)
-    first = Page(short[short.index('<section id="answer"') : short.index('<section id="hangs"')]).text
+    first = Page(
+        short[short.index('<section id="answer"') : short.index('<section id="hangs"')]
+    ).text
     assert which(verdicts(answer.projections)) in first
     assert "with their own GPUs and hosts" in first and "by the coupling alone" in first
     assert answer.accuracy.removeprefix("checked") in first and "nothing changes is off by" in first
     only = replace(answer, targets=answer.targets[:1], projections=answer.projections[:1])
-    assert only.projections[0].alone is None and headline(verdicts(only.projections)).startswith("By the coupling alone, ")
+    assert only.projections[0].alone is None and headline(verdicts(only.projections)).startswith(
+        "By the coupling alone, "
+    )
 
 
 def test_annexes_are_folded_and_complete_without_a_script(text: str) -> None:
@@ -123,7 +177,9 @@ def test_annexes_are_folded_and_complete_without_a_script(text: str) -> None:
 def test_what_a_fabric_may_cost_is_complete_without_a_script(text: str, answer: Answer) -> None:
     words = Page(text).text
     rows = premium_section(verdicts(answer.projections))["rows"]
-    assert len(rows) == 3 and all(row[key] in words for row in rows for key in ("name", "penalty", "premium", "words"))
+    assert len(rows) == 3 and all(
+        row[key] in words for row in rows for key in ("name", "penalty", "premium", "words")
+    )
 
 
 def test_every_colour_of_a_figure_has_a_partner_or_keeps_its_paper(text: str) -> None:
@@ -139,14 +195,21 @@ def test_every_number_of_the_projections_is_printed(text: str, answer: Answer) -
     for whole in answer.projections:
         for p in (whole, whole.by_coupling):
             assert p.interval is not None
-            interval = f"[{p.interval.low / p.measured_seconds:.3f}, {p.interval.high / p.measured_seconds:.3f}]"
+            interval = (
+                f"[{p.interval.low / p.measured_seconds:.3f}, "
+                f"{p.interval.high / p.measured_seconds:.3f}]"
+            )
             for printed in (seconds(p.seconds), f"{p.penalty:.3f}×", interval):
                 assert printed in words, (p.target, printed)
         for printed in (f"{whole.benefit:.3f}×", span(*whole.envelope)):
             assert printed in words, (whole.target, printed)
     for m in answer.targets:
         assert m.name in words
-        for number in [part for c in m.changes for part in c.parts().values()] if m.relative else m.parameters.values():
+        for number in (
+            [part for c in m.changes for part in c.parts().values()]
+            if m.relative
+            else m.parameters.values()
+        ):
             assert clean(number.source) in words and clean(number.note) in words, m.name
 
 
@@ -160,7 +223,11 @@ def test_provenance_and_question_stand_in_the_page(text: str, answer: Answer) ->
 
 
 def test_a_synthetic_recording_says_so(text: str, bare_text: str, brief: Run) -> None:
-    assert "SYNTHETIC." in Page(text).text and "SYNTHETIC." in bare_text and "SYNTHETIC." in page(brief, brief=True)
+    assert (
+        "SYNTHETIC." in Page(text).text
+        and "SYNTHETIC." in bare_text
+        and "SYNTHETIC." in page(brief, brief=True)
+    )
     trace = replace(brief.trace, facts={**brief.trace.facts, "product_version": "2024.5.1"})
     measured = page(replace(brief, profile=replace(brief.profile, trace=trace)), brief=True)
     assert "SYNTHETIC." not in measured
@@ -182,13 +249,23 @@ def test_figures_have_their_numbers_and_their_specification(text: str) -> None:
 def test_hostile_texts_stay_texts(hostile_text: str) -> None:
     self_contained(hostile_text)
     words = Page(hostile_text).text
-    for told in (HOSTILE[0], HOSTILE[1], HOSTILE[2], HOSTILE[3], HOSTILE[5], HOSTILE[8], HOSTILE[12]):
+    for told in (
+        HOSTILE[0],
+        HOSTILE[1],
+        HOSTILE[2],
+        HOSTILE[3],
+        HOSTILE[5],
+        HOSTILE[8],
+        HOSTILE[12],
+    ):
         assert told in words
     assert len(hostile_text.encode()) < 3_000_000
 
 
 def test_hostile_texts_bring_no_control_or_direction_characters(hostile_text: str) -> None:
-    strange = {c for c in hostile_text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")}
+    strange = {
+        c for c in hostile_text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+    }
     assert strange == {"\n"}
     assert "\\u{202e}" in hostile_text
 
@@ -214,7 +291,11 @@ def test_names_in_a_sentence_are_marked_and_escaped() -> None:
 
 
 def test_a_name_with_a_number_does_not_break_at_its_hyphen() -> None:
-    assert with_names("on NVLink-C2C <", []) == 'on <span class="whole">NVLink-C2C</span> &lt;' == breakable("on NVLink-C2C <")
+    assert (
+        with_names("on NVLink-C2C <", [])
+        == 'on <span class="whole">NVLink-C2C</span> &lt;'
+        == breakable("on NVLink-C2C <")
+    )
 
 
 def test_a_report_without_projections(bare_text: str) -> None:
@@ -250,7 +331,15 @@ def test_a_report_of_the_additive_model(brief: Run) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("folder", ["nsys/softmax_uvm_t4", "nsys/extrap_exgpu_s10", "nsys/mfu_2gpu_before", "nsys/nvfuser_matmul_h100"])
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "nsys/softmax_uvm_t4",
+        "nsys/extrap_exgpu_s10",
+        "nsys/mfu_2gpu_before",
+        "nsys/nvfuser_matmul_h100",
+    ],
+)
 def test_real_recordings(shared: Path, folder: str) -> None:
     (file,) = (shared / "traces" / folder).glob("*.sqlite")
     with each_kind_once():
@@ -276,7 +365,11 @@ def test_write_replaces_a_file_as_a_whole(brief: Run, tmp_path: Path) -> None:
 
 
 def test_write_says_why_it_cannot(answer: Answer, tmp_path: Path) -> None:
-    cases = {"R001": tmp_path / ("x" * 300 + ".html"), "R002": tmp_path / "no" / "r.html", "R003": tmp_path}
+    cases = {
+        "R001": tmp_path / ("x" * 300 + ".html"),
+        "R002": tmp_path / "no" / "r.html",
+        "R003": tmp_path,
+    }
     for code, place in [*cases.items(), ("R001", tmp_path / "nu\0l.html")]:
         assert refused(code, write, answer, place).fix
     assert list(tmp_path.iterdir()) == []

@@ -26,7 +26,9 @@ def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> No
     }
     misprint(monkeypatch, PAPER, misprints)
     verdicts = {r.id: r.verdict for r in recompute()}
-    wanted = dict.fromkeys(("A.T1.qmcpack", "A.8.525", "A.4B.flit", "A.T3.order", "A.1.avg", "A.6B.titan"), "off")
+    wanted = dict.fromkeys(
+        ("A.T1.qmcpack", "A.8.525", "A.4B.flit", "A.T3.order", "A.1.avg", "A.6B.titan"), "off"
+    )
     wanted |= dict.fromkeys(("A.4A.eta", "A.wmape", "A.hdr"), "reproduced")
     assert {name: verdicts[name] for name in wanted} == wanted
 
@@ -36,15 +38,27 @@ def test_the_equations_are_the_products_own(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ahead, "line_code", lambda generation: 1.0)
     monkeypatch.setattr(ahead, "wmape", lambda actual, predicted: 1e12)
     verdicts = {r.id: r.verdict for r in recompute()}
-    assert verdicts["A.T2.gen1"] == verdicts["A.4A.eta"] == "off" and verdicts["A.wmape"] == "reproduced"
+    assert (
+        verdicts["A.T2.gen1"] == verdicts["A.4A.eta"] == "off"
+        and verdicts["A.wmape"] == "reproduced"
+    )
 
 
 def test_rows_of_its_tables_stand_in_the_paper(shared: Path) -> None:
     (paper,) = (shared / "seeds").glob("002_*.txt")
     rows = [line.split("\t") for line in paper.read_text(encoding="utf-8").splitlines()]
-    for who, name in (("AHEAD", "Our Approach"), ("peak bandwidth", "Peak BW"), ("back of the envelope", "BackOfEnv.")):
+    for who, name in (
+        ("AHEAD", "Our Approach"),
+        ("peak bandwidth", "Peak BW"),
+        ("back of the envelope", "BackOfEnv."),
+    ):
         printed = next(row for row in rows if row[0] == name)
-        assert [cell.partition("/")[0] for cell in printed[1:]] == list(PAPER.texts(who, "WMAPE, default size").values())
+        assert [cell.partition("/")[0] for cell in printed[1:]] == list(
+            PAPER.texts(who, "WMAPE, default size").values()
+        )
     for app in ahead.APPS:
-        cells = [PAPER.text(app, q) for q in ("kernels", "transfers", "transfer share", "count of transfers")]
+        cells = [
+            PAPER.text(app, q)
+            for q in ("kernels", "transfers", "transfer share", "count of transfers")
+        ]
         assert [app, *cells] in rows

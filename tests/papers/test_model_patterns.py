@@ -24,18 +24,44 @@ def test_an_application_beside_the_paper(turnbuckle: Run, monkeypatch: pytest.Mo
     assert "Not printed" in ran.out and "nine tenths of communication are waiting" in ran.out
     answer = tb.model.patterns("SW4lite", ranks="32", ranks_per_node="1,6")
     about = answer.as_dict()
-    assert about["schema_version"] == 2 and about["label"] == "declared synthetic pattern" and len(about["assumed"]) >= 5
+    assert (
+        about["schema_version"] == 2
+        and about["label"] == "declared synthetic pattern"
+        and len(about["assumed"]) >= 5
+    )
     (app,) = about["applications"]
     assert app["gain"] == pytest.approx([0.158, 0.744]) and app["partners"] == [2, 4]
-    assert {c["what"] for c in about["comparisons"]} == {"gain", "increase"} and about["not_compared"]
-    assert about["setup"]["network"] == "lassen" and about["setup"]["costs"] == "seed_G" and "path" not in about["setup"]
+    assert {c["what"] for c in about["comparisons"]} == {"gain", "increase"} and about[
+        "not_compared"
+    ]
+    assert (
+        about["setup"]["network"] == "lassen"
+        and about["setup"]["costs"] == "seed_G"
+        and "path" not in about["setup"]
+    )
     rows = answer.table()
     assert rows.height == len(about["replays"])
-    assert rows.columns[:5] == ["application", "assumption", "ranks", "ranks_per_node", "hostcopy_seconds"]
+    assert rows.columns[:5] == [
+        "application",
+        "assumption",
+        "ranks",
+        "ranks_per_node",
+        "hostcopy_seconds",
+    ]
 
 
 def test_by_message_size(turnbuckle: Run) -> None:
-    words = ("model", "patterns", "--by-size", "--sizes", "16 KiB,32 KiB", "--ranks-per-node", "1,2", "--ranks", "8")
+    words = (
+        "model",
+        "patterns",
+        "--by-size",
+        "--sizes",
+        "16 KiB,32 KiB",
+        "--ranks-per-node",
+        "1,2",
+        "--ranks",
+        "8",
+    )
     ran = turnbuckle(*words)
     assert ran.code == 0, ran.err
     assert (
@@ -44,11 +70,36 @@ def test_by_message_size(turnbuckle: Run) -> None:
         and "one direction after the other, 8 ranks" in ran.out
     )
     about = json.loads(turnbuckle(*words, "--format", "json").out)
-    assert about["crossovers"][0] == {"pattern": "ping-pong", "ranks_per_node": 1, "size_bytes": 32768.0}
-    assert len(about["replays"]) == 3 * 2 * 2 and len(turnbuckle(*words, "--format", "csv").out.splitlines()) == 13
-    assert "none" in turnbuckle("model", "patterns", "--by-size", "--sizes", "1 KiB", "--ranks-per-node", "1").out
-    assert turnbuckle("model", "patterns", "--by-size", "--sizes", "0 B", "--ranks-per-node", "1").code == 0
-    physics = turnbuckle("model", "patterns", "--by-size", "--sizes", "1 KiB", "--ranks-per-node", "1", "--costs", "physics")
+    assert about["crossovers"][0] == {
+        "pattern": "ping-pong",
+        "ranks_per_node": 1,
+        "size_bytes": 32768.0,
+    }
+    assert (
+        len(about["replays"]) == 3 * 2 * 2
+        and len(turnbuckle(*words, "--format", "csv").out.splitlines()) == 13
+    )
+    assert (
+        "none"
+        in turnbuckle(
+            "model", "patterns", "--by-size", "--sizes", "1 KiB", "--ranks-per-node", "1"
+        ).out
+    )
+    assert (
+        turnbuckle("model", "patterns", "--by-size", "--sizes", "0 B", "--ranks-per-node", "1").code
+        == 0
+    )
+    physics = turnbuckle(
+        "model",
+        "patterns",
+        "--by-size",
+        "--sizes",
+        "1 KiB",
+        "--ranks-per-node",
+        "1",
+        "--costs",
+        "physics",
+    )
     assert "GPUDirect wins at every size" in physics.out
 
 

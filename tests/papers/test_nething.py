@@ -42,10 +42,12 @@ def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_every_number_of_the_paper_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No number stands in the file for nothing, and every row but one that says what is missing follows from some.
+    """No number stands in the file for nothing, and every row but one that says what is missing
+    follows from some.
 
     The axis of a plot has an intercept as soon as there is no latency, not before.
-    The power of a card cancels: the power law through 76 % at 350 W gives 76 % at 350 W, whatever the watts are.
+    The power of a card cancels: the power law through 76 % at 350 W gives 76 % at 350 W, whatever
+    the watts are.
     """
     whole, before = PAPER.all, {r.id: r for r in recompute()}
     moved: set[str] = set()
@@ -59,5 +61,7 @@ def test_every_number_of_the_paper_counts(monkeypatch: pytest.MonkeyPatch) -> No
             found |= {r.id for r in recompute() if r != before[r.id]}
         idle += [] if found else [said]
         moved |= found
-    assert [(s.subject, s.quantity) for s in idle] == [("discrete", "power")] and before.keys() - moved == {"N.F10", "N.F8.axis"}
+    assert [(s.subject, s.quantity) for s in idle] == [
+        ("discrete", "power")
+    ] and before.keys() - moved == {"N.F10", "N.F8.axis"}
     assert [r.verdict for r in nething._signs(0.0) if r.id == "N.F8.axis"] == ["reproduced"]

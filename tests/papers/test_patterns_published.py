@@ -39,11 +39,18 @@ def test_what_is_printed() -> None:
     assert (found.name, found.ranks, found.partners) == ("SW4lite", (32, 64, 128, 256), (2, 4))
     assert found.bands == ((0.5, 65536.0, 65536.0), (0.5, 12582912.0, 12582912.0))
     assert found.gain == (printed("15.8").times(0.01), printed("74.4").times(0.01))
-    assert found.share(64) == pytest.approx(0.343) and found.share(32) == pytest.approx((0.343 + 0.425) / 2), "the mean of what is printed"
+    assert found.share(64) == pytest.approx(0.343) and found.share(32) == pytest.approx(
+        (0.343 + 0.425) / 2
+    ), "the mean of what is printed"
     assert application("LULESH").gain == (exact(-0.03), exact(0.03))
     assert application("Minisweep").increases[256][1].value == pytest.approx(2.42)
-    assert math.isnan(application("Minisweep").small_payload) and application("AmgX").small_payload == 0.04
-    assert application("AmgX").bands[-1] == (0.08, 512000.0, 1024000.0), "an open band goes to twice its beginning"
+    assert (
+        math.isnan(application("Minisweep").small_payload)
+        and application("AmgX").small_payload == 0.04
+    )
+    assert application("AmgX").bands[-1] == (0.08, 512000.0, 1024000.0), (
+        "an open band goes to twice its beginning"
+    )
 
 
 @pytest.mark.parametrize("name", ["AmgX", "LULESH", "SW4lite"])
@@ -59,11 +66,19 @@ def test_declared_patterns_have_the_printed_partners_and_shares(name: str) -> No
 
 
 def test_what_is_printed_of_small_messages_bounds_the_sizes() -> None:
-    """The share of bytes below 32 KB that the paper prints lies among those at the ends and in the middle of the bands."""
+    """The share of bytes below 32 KB that the paper prints lies among those at the ends and in the
+    middle of the bands.
+    """
     for name in ("AmgX", "LULESH"):
         app = application(name)
         by_name = {a.name: a.pattern(app, 64, OF_THE_PAPER) for a in assumptions(app)}
-        found = [small_payload(p) for p in (declared(app), *(by_name[f"{end} size of each band"] for end in ("smallest", "largest")))]
+        found = [
+            small_payload(p)
+            for p in (
+                declared(app),
+                *(by_name[f"{end} size of each band"] for end in ("smallest", "largest")),
+            )
+        ]
         assert min(found) <= app.small_payload <= max(found)
 
 
@@ -78,7 +93,9 @@ def test_assumptions_change_one_thing_at_a_time() -> None:
 
 @pytest.mark.parametrize("ranks", [64, 27])
 def test_waiting_has_its_share_of_communication(ranks: int) -> None:
-    """With messages that cost nothing, what is left of communication is the waiting: w of what is printed of it."""
+    """With messages that cost nothing, what is left of communication is the waiting: w of what is
+    printed of it.
+    """
     app = application("LULESH")
     several = [a for a in assumptions(app) if a.waiting]
     assert [a.waiting for a in several] == [0.5, 0.9]
@@ -86,7 +103,9 @@ def test_waiting_has_its_share_of_communication(ranks: int) -> None:
         free = replace(one.pattern(app, ranks, OF_THE_PAPER), sizes=(0.0,), compute_seconds=1.0)
         row = messages.replayed(traffic_of(free, ranks), replace(OF_THE_PAPER, path="host")).row
         share = app.share(ranks)
-        assert row.communication_seconds / row.compute_seconds == pytest.approx(one.waiting * share / (1 - share), rel=0.01)
+        assert row.communication_seconds / row.compute_seconds == pytest.approx(
+            one.waiting * share / (1 - share), rel=0.01
+        )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +123,10 @@ def test_waiting_has_its_share_of_communication(ranks: int) -> None:
     ],
 )
 def test_verdicts_follow_from_the_numbers(low: float, high: float, verdict: str) -> None:
-    assert Compared("SW4lite", "", "gain", 0, *application("SW4lite").gain, low, high).verdict == verdict
+    assert (
+        Compared("SW4lite", "", "gain", 0, *application("SW4lite").gain, low, high).verdict
+        == verdict
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +141,10 @@ def test_verdicts_follow_from_the_numbers(low: float, high: float, verdict: str)
     ],
 )
 def test_printed_ranges_within_what_assumptions_span(low: float, high: float, spanned: str) -> None:
-    assert Compared("SW4lite", "", "gain", 0, *application("SW4lite").gain, low, high).spanned == spanned
+    assert (
+        Compared("SW4lite", "", "gain", 0, *application("SW4lite").gain, low, high).spanned
+        == spanned
+    )
 
 
 def test_an_application_is_replayed_under_every_assumption() -> None:
@@ -130,17 +155,26 @@ def test_an_application_is_replayed_under_every_assumption() -> None:
         assert one.partners == (2, 4) and not one.lacking and one.compute_seconds[32] > 0
         gain, increase = one.compared()
         assert (gain.what, increase.what, increase.ranks) == ("gain", "increase", 32)
-        assert gain.found_low == min(g.gain for g in one.gains) and gain.found_high == max(g.gain for g in one.gains)
+        assert gain.found_low == min(g.gain for g in one.gains) and gain.found_high == max(
+            g.gain for g in one.gains
+        )
         slow = [g.hostcopy_seconds for g in one.gains], [g.gpudirect_seconds for g in one.gains]
-        assert [increase.found_low, increase.found_high] == pytest.approx(sorted(b / a - 1 for a, b in slow))
+        assert [increase.found_low, increase.found_high] == pytest.approx(
+            sorted(b / a - 1 for a, b in slow)
+        )
     gains = [c for r in found for c in r.compared() if c.what == "gain"]
     over = spans(found)
     assert [(c.what, c.ranks) for c in over] == [("gain", 0), ("increase", 32)]
-    assert (over[0].found_low, over[0].found_high) == (min(c.found_low for c in gains), max(c.found_high for c in gains))
+    assert (over[0].found_low, over[0].found_high) == (
+        min(c.found_low for c in gains),
+        max(c.found_high for c in gains),
+    )
     answer = Answered(found, OF_THE_PAPER)
     document = answer.as_dict()
     json.dumps(finite(document), allow_nan=False)
-    assert document["label"] == "declared synthetic pattern" and document["break_even_bytes"] == pytest.approx(28571.4, abs=0.1)
+    assert document["label"] == "declared synthetic pattern" and document[
+        "break_even_bytes"
+    ] == pytest.approx(28571.4, abs=0.1)
     assert len(document["replays"]) == len(answer.rows()) == 2 * len(found)
     assert {c["verdict"] for c in document["comparisons"]} <= {"inside", "overlaps", "outside"}
 

@@ -25,7 +25,14 @@ def test_no_row_moved(rows: list[Row]) -> None:
 
 
 def test_the_counts_are_those_of_the_specification(rows: list[Row]) -> None:
-    assert counts(rows) == {"reproduced": 93, "reproduced*": 43, "trunc": 7, "off": 31, "contradiction": 23, "n/r": 15}
+    assert counts(rows) == {
+        "reproduced": 93,
+        "reproduced*": 43,
+        "trunc": 7,
+        "off": 31,
+        "contradiction": 23,
+        "n/r": 15,
+    }
 
 
 def test_what_is_recorded_is_the_table_of_all_papers(shared: Path) -> None:
@@ -53,31 +60,49 @@ def test_every_row_is_that_of_the_table_of_all_papers(shared: Path, rows: list[R
         ("004", "row_slack/numbers", {",": "", "{": "", "}": ""}),
     ],
 )
-def test_every_number_stands_in_the_paper(shared: Path, seed: str, file: str, spelled: dict[str, str]) -> None:
+def test_every_number_stands_in_the_paper(
+    shared: Path, seed: str, file: str, spelled: dict[str, str]
+) -> None:
     (place,) = (shared / "seeds").glob(f"{seed}_*.txt")
     text = place.read_text(encoding="utf-8")
     for as_printed, plain in spelled.items():
         text = text.replace(as_printed, plain)
-    assert [s for s in Paper(file).all if s.text not in text and not s.source.startswith("not in the paper: ")] == []
+    assert [
+        s
+        for s in Paper(file).all
+        if s.text not in text and not s.source.startswith("not in the paper: ")
+    ] == []
 
 
 def test_every_verdict_says_why(rows: list[Row]) -> None:
     for row in rows:
         assert row.now is not None
         now = row.now
-        assert now.note or now.verdict in ("reproduced", "contradiction"), f"{row.id} does not say why"
+        assert now.note or now.verdict in ("reproduced", "contradiction"), (
+            f"{row.id} does not say why"
+        )
         unprinted = "not printed" in now.note or "with itself" in now.note
-        assert not unprinted or now.verdict != "reproduced", f"{row.id} rests on what is not printed, without a star"
-        assert bool(now.resolution) == (now.verdict == "contradiction"), f"{row.id}: a contradiction says what we do about it"
+        assert not unprinted or now.verdict != "reproduced", (
+            f"{row.id} rests on what is not printed, without a star"
+        )
+        assert bool(now.resolution) == (now.verdict == "contradiction"), (
+            f"{row.id}: a contradiction says what we do about it"
+        )
         if now.verdict == "n/r":
-            assert now.low is None and not isinstance(now.recomputed, float), "no stand-in for what is not printed"
+            assert now.low is None and not isinstance(now.recomputed, float), (
+                "no stand-in for what is not printed"
+            )
         assert now.what and now.printed
 
 
 def test_a_moved_row_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     real = gpudirect.recompute()
-    wrong = [replace(r, verdict="off") if r.id == "G.leaf" else r for r in real if r.id != "G.taper"]
-    wrong = [replace(r, recomputed=15.0) if r.id == "G.T1.bw" else r for r in wrong] + [replace(real[0], id="G.new")]
+    wrong = [
+        replace(r, verdict="off") if r.id == "G.leaf" else r for r in real if r.id != "G.taper"
+    ]
+    wrong = [replace(r, recomputed=15.0) if r.id == "G.T1.bw" else r for r in wrong] + [
+        replace(real[0], id="G.new")
+    ]
     monkeypatch.setattr(gpudirect, "recompute", lambda: wrong)
     moved = {r.id: r.moved for r in reproduce(["gpudirect"]) if r.moved}
     assert moved == {
@@ -96,4 +121,6 @@ def test_a_number_where_text_was_is_no_move() -> None:
 @pytest.mark.parametrize("word", PAPERS)
 def test_one_paper_at_a_time(word: str, rows: list[Row]) -> None:
     letter = PAPERS[word][0]
-    assert [r.id for r in reproduce([word])] == [r.id for r in rows if r.id.startswith(f"{letter}.")]
+    assert [r.id for r in reproduce([word])] == [
+        r.id for r in rows if r.id.startswith(f"{letter}.")
+    ]

@@ -25,20 +25,32 @@ def test_all_papers(turnbuckle: Run) -> None:
 
 
 def test_one_paper_and_one_verdict(turnbuckle: Run) -> None:
-    ran = turnbuckle("reproduce", "--paper", "gpudirect", "--verdict", "contradiction", "--format", "csv")
+    ran = turnbuckle(
+        "reproduce", "--paper", "gpudirect", "--verdict", "contradiction", "--format", "csv"
+    )
     assert ran.code == 0, ran.err
-    assert [line.partition(",")[0] for line in ran.out.splitlines()] == ["id", "G.SW4.hi", "G.lulesh"]
+    assert [line.partition(",")[0] for line in ran.out.splitlines()] == [
+        "id",
+        "G.SW4.hi",
+        "G.lulesh",
+    ]
 
 
 def test_a_paper_named_twice_is_one(turnbuckle: Run) -> None:
-    once, twice = (turnbuckle("reproduce", *words, "--format", "csv") for words in ((*PAPER,), (*PAPER, *PAPER)))
+    once, twice = (
+        turnbuckle("reproduce", *words, "--format", "csv")
+        for words in ((*PAPER,), (*PAPER, *PAPER))
+    )
     assert once.code == twice.code == 0 and once.out == twice.out
 
 
 def test_the_table_ends_with_the_counts(turnbuckle: Run) -> None:
     ran = turnbuckle("reproduce", "--paper", "slack")
     assert ran.code == 0, ran.err
-    assert "30 numbers: 19 reproduced, 3 reproduced*, 0 trunc, 2 off, 4 contradiction, 2 n/r" in ran.out
+    assert (
+        "30 numbers: 19 reproduced, 3 reproduced*, 0 trunc, 2 off, 4 contradiction, 2 n/r"
+        in ran.out
+    )
 
 
 def test_a_moved_verdict_fails(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""Table 13: every printed cell is there, agrees with the rows behind it, and the page shows today's numbers."""
+"""Table 13: every printed cell is there, agrees with the rows behind it, and the page shows today's
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from turnbuckle.papers.reproduce import reproduce
 from turnbuckle.papers.table_13 import TECHNOLOGIES, Cell, Statement, statements, table_13
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "table-13.md"
-#: What every worker collects comes from the table as printed; recomputing it takes seconds, and is left to the tests.
+#: What every worker collects comes from the table as printed; recomputing it takes seconds, and is
+#: left to the tests.
 PRINTED = {(s.subject, s.quantity): s.text for s in PAPER.all if s.place == "Table 13"}
 
 
@@ -46,13 +49,19 @@ def sentence(what: str) -> Statement:
 
 
 def test_every_printed_cell_is_there_once() -> None:
-    assert {key: cell.printed for key, cell in cells().items()} == PRINTED and len(table_13()) == len(cells()) == 57
-    assert [c.technology for c in table_13()] == sorted((c.technology for c in table_13()), key=TECHNOLOGIES.index)
+    assert {key: cell.printed for key, cell in cells().items()} == PRINTED and len(
+        table_13()
+    ) == len(cells()) == 57
+    assert [c.technology for c in table_13()] == sorted(
+        (c.technology for c in table_13()), key=TECHNOLOGIES.index
+    )
 
 
 @pytest.mark.parametrize("key", PRINTED, ids=" ".join)
 def test_a_cell_holds_together(key: tuple[str, str]) -> None:
-    """A number has an interval around it; a cell without one says what is missing; both name link, change and method (D17)."""
+    """A number has an interval around it; a cell without one says what is missing; both name link,
+    change and method (D17).
+    """
     cell = cells()[key]
     assert cell.link and cell.change and cell.method and cell.note
     assert (cell.recomputed is None) == (cell.verdict == "n/r")
@@ -60,17 +69,31 @@ def test_a_cell_holds_together(key: tuple[str, str]) -> None:
         assert cell.low is None and cell.high is None
         assert "–" in cell.printed or cell.number.low <= float(cell.printed) <= cell.number.high
         return
-    assert cell.low is not None and cell.high is not None and cell.low <= cell.recomputed <= cell.high
-    overlaps = "–" in cell.printed or (cell.low <= printed(cell.printed).high + 1e-9 and cell.high >= printed(cell.printed).low - 1e-9)
-    assert overlaps == (cell.verdict in ("reproduced", "reproduced*")) or cell.verdict == "contradiction"
+    assert (
+        cell.low is not None and cell.high is not None and cell.low <= cell.recomputed <= cell.high
+    )
+    overlaps = "–" in cell.printed or (
+        cell.low <= printed(cell.printed).high + 1e-9
+        and cell.high >= printed(cell.printed).low - 1e-9
+    )
+    assert (
+        overlaps == (cell.verdict in ("reproduced", "reproduced*"))
+        or cell.verdict == "contradiction"
+    )
 
 
 def test_no_verdict_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Castro's penalty is contradicted by another table, and by nothing if the row that says so holds."""
+    """Castro's penalty is contradicted by another table, and by nothing if the row that says so
+    holds.
+    """
     rows = {row.id: row.now for row in reproduce(("ecp",))}
     agreed = replace(rows["R.T13.Castro"], verdict="reproduced")  # type: ignore[type-var]
     monkeypatch.setattr(table, "_row", lambda id: agreed if id == "R.T13.Castro" else rows[id])
-    (castro,) = (c for c in table._cells.__wrapped__() if (c.application, c.technology) == ("Castro", "disaggregation penalty"))
+    (castro,) = (
+        c
+        for c in table._cells.__wrapped__()
+        if (c.application, c.technology) == ("Castro", "disaggregation penalty")
+    )
     assert castro.verdict == "reproduced"
 
 
@@ -88,35 +111,71 @@ def test_cells_agree_with_the_rows_of_reproduce() -> None:
         ("R.SSI.MiniVite.NVLink2", ("MiniVite", "disaggregation penalty")),
     ):
         row = rows[id]
-        assert row is not None and cells()[key].recomputed == pytest.approx(row.recomputed) and cells()[key].verdict == row.verdict, id
-    for id, key in (("R.T13.Castro", "Castro"), ("R.AGO.LAMMPS", "LAMMPS"), ("R.AGO.OpenMC", "OpenMC")):
+        assert (
+            row is not None
+            and cells()[key].recomputed == pytest.approx(row.recomputed)
+            and cells()[key].verdict == row.verdict
+        ), id
+    for id, key in (
+        ("R.T13.Castro", "Castro"),
+        ("R.AGO.LAMMPS", "LAMMPS"),
+        ("R.AGO.OpenMC", "OpenMC"),
+    ):
         row = rows[id]
-        assert row is not None and cells()[key, "disaggregation penalty"].verdict == row.verdict == "contradiction"
+        assert (
+            row is not None
+            and cells()[key, "disaggregation penalty"].verdict == row.verdict == "contradiction"
+        )
 
 
 def test_seven_applications_hold_one_number_twice() -> None:
     """Where both columns come from the same terms, the penalty follows from the gain."""
     for app in ("Epsilon", "Sigma", "GTC-P"):
-        gain, penalty = (cells()[app, t].recomputed for t in ("CPU-GPU integration", "disaggregation penalty"))
-        assert gain is not None and penalty == pytest.approx(float(tied_penalty(gain, 10)), rel=1e-9), app
+        gain, penalty = (
+            cells()[app, t].recomputed for t in ("CPU-GPU integration", "disaggregation penalty")
+        )
+        assert gain is not None and penalty == pytest.approx(
+            float(tied_penalty(gain, 10)), rel=1e-9
+        ), app
     for app in ("PeleC", "MFiX", "Castro", "WarpX"):
-        gain, penalty = (cells()[app, t].recomputed for t in ("CPU-GPU integration", "disaggregation penalty"))
-        assert gain is not None and penalty is not None and penalty > float(tied_penalty(gain, 10)) + 1e-4, app
+        gain, penalty = (
+            cells()[app, t].recomputed for t in ("CPU-GPU integration", "disaggregation penalty")
+        )
+        assert (
+            gain is not None
+            and penalty is not None
+            and penalty > float(tied_penalty(gain, 10)) + 1e-4
+        ), app
     ssi = [cell for cell in table_13() if cell.method == "affine law for SSI"]
     assert [cell.application for cell in ssi] == ["SW4Lite", "MiniVite", "Laghos", "QuickSilver"]
-    assert [cell.link.split(",")[0] for cell in ssi] == ["PCIe 4", "NVLink 2", "NVLink 2 and PCIe 4 alike", "PCIe 4"]
+    assert [cell.link.split(",")[0] for cell in ssi] == [
+        "PCIe 4",
+        "NVLink 2",
+        "NVLink 2 and PCIe 4 alike",
+        "PCIe 4",
+    ]
 
 
 def test_headlines() -> None:
     median = sentence("median gain of CPU-GPU integration [%]")
-    assert median.said == "30" and median.printed_cells == pytest.approx(30) and 35.5 < median.recomputed_cells < 36.5
+    assert (
+        median.said == "30"
+        and median.printed_cells == pytest.approx(30)
+        and 35.5 < median.recomputed_cells < 36.5
+    )
     third = sentence("applications that gain more than 1.9x [%]")
-    assert third.printed_cells == pytest.approx(100 * 2 / 15) and third.recomputed_cells == pytest.approx(100 * 5 / 15)
+    assert third.printed_cells == pytest.approx(
+        100 * 2 / 15
+    ) and third.recomputed_cells == pytest.approx(100 * 5 / 15)
     apart = sentence("median penalty of disaggregation [x]")
     assert apart.printed_cells == 2.5 and apart.recomputed_cells == pytest.approx(2.844, abs=2e-3)
     assert apart.bounds_as_printed == pytest.approx(2.542, abs=2e-3)
     fivefold = sentence("applications slowed down more than 5x [%]")
-    assert (fivefold.printed_cells, fivefold.recomputed_cells, fivefold.bounds_as_printed) == (31.25, 37.5, 31.25)
+    assert (fivefold.printed_cells, fivefold.recomputed_cells, fivefold.bounds_as_printed) == (
+        31.25,
+        37.5,
+        31.25,
+    )
     for s in statements():
         assert s.low - 1e-9 <= s.recomputed_cells <= s.high + 1e-9, s.what
 
@@ -130,14 +189,19 @@ def test_intervals_of_statements_are_the_extremes_of_the_cells() -> None:
     assert all(
         cell.number.low == cell.number.high
         for cell in table_13()
-        if cell.technology == "CPU cores a GPU" and cell.printed.isdigit() and cell.recomputed is None
+        if cell.technology == "CPU cores a GPU"
+        and cell.printed.isdigit()
+        and cell.recomputed is None
     )
 
 
 def test_rows_for_json() -> None:
     rows = [cell.as_dict() for cell in table_13()]
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
-    assert [(row["application"], row["high"]) for row in rows if row["bound"]] == [("LAMMPS", None), ("OpenMC", None)]
+    assert [(row["application"], row["high"]) for row in rows if row["bound"]] == [
+        ("LAMMPS", None),
+        ("OpenMC", None),
+    ]
     assert math.isinf(cells()["LAMMPS", "disaggregation penalty"].high or 0)
 
 

@@ -6,7 +6,15 @@ import polars as pl
 import pytest
 
 from turnbuckle.foundation.schema import words
-from turnbuckle.profile.classify import BOUNDARY_CLASSES, CALL_CLASSES, CATEGORIES, KIND_OF_CLASS, KINDS, call_class, call_classes
+from turnbuckle.profile.classify import (
+    BOUNDARY_CLASSES,
+    CALL_CLASSES,
+    CATEGORIES,
+    KIND_OF_CLASS,
+    KINDS,
+    call_class,
+    call_classes,
+)
 from turnbuckle.profile.profile import KIND_OF_DIRECTION
 
 OF = {
@@ -40,7 +48,13 @@ OF = {
         "hipMemcpy",
         "hipMemcpyWithStream",
     ],
-    "memset": ["cudaMemset", "cudaMemsetAsync", "cudaMemset2DAsync", "cuMemsetD8Async", "hipMemsetAsync"],
+    "memset": [
+        "cudaMemset",
+        "cudaMemsetAsync",
+        "cudaMemset2DAsync",
+        "cuMemsetD8Async",
+        "hipMemsetAsync",
+    ],
     "sync": [
         "cudaStreamSynchronize",
         "cudaDeviceSynchronize",
@@ -137,7 +151,9 @@ OF = {
 }
 
 
-@pytest.mark.parametrize(("name", "wanted"), [(name, word) for word, names in OF.items() for name in names])
+@pytest.mark.parametrize(
+    ("name", "wanted"), [(name, word) for word, names in OF.items() for name in names]
+)
 def test_real_names(name: str, wanted: str) -> None:
     assert call_class(name) == wanted
 
@@ -149,17 +165,33 @@ def test_every_class_is_covered_here() -> None:
 def test_codes_of_a_column() -> None:
     names = pl.Series("name", ["cudaLaunchKernel", None, "cudaFree", "never called"])
     column = pl.Series("name", [2, 0, None, 1, 0], dtype=pl.Int32)
-    assert [CALL_CLASSES[c] for c in call_classes(column, names)] == ["alloc", "launch", "other", "other", "launch"]
+    assert [CALL_CLASSES[c] for c in call_classes(column, names)] == [
+        "alloc",
+        "launch",
+        "other",
+        "other",
+        "launch",
+    ]
     assert call_classes(pl.Series("name", [], dtype=pl.Int32), names).shape == (0,)
     nothing = pl.Series("name", [], dtype=pl.String)
-    assert [CALL_CLASSES[c] for c in call_classes(pl.Series("name", [None], dtype=pl.Int32), nothing)] == ["other"]
+    assert [
+        CALL_CLASSES[c] for c in call_classes(pl.Series("name", [None], dtype=pl.Int32), nothing)
+    ] == ["other"]
 
 
 def test_vocabulary_hangs_together() -> None:
-    assert set(BOUNDARY_CLASSES) <= set(CALL_CLASSES) and "query" not in BOUNDARY_CLASSES and "stream" not in BOUNDARY_CLASSES
+    assert (
+        set(BOUNDARY_CLASSES) <= set(CALL_CLASSES)
+        and "query" not in BOUNDARY_CLASSES
+        and "stream" not in BOUNDARY_CLASSES
+    )
     assert set(KIND_OF_CLASS) <= set(CALL_CLASSES) and set(KIND_OF_CLASS.values()) <= set(KINDS)
-    assert list(CATEGORIES) == ["kernel", "copy", "mpi", "api", "cpu"], "the order is the priority of the time line (D1)"
-    assert set(KIND_OF_DIRECTION) == set(words("directions")) and set(KIND_OF_DIRECTION.values()) <= set(KINDS)
+    assert list(CATEGORIES) == ["kernel", "copy", "mpi", "api", "cpu"], (
+        "the order is the priority of the time line (D1)"
+    )
+    assert set(KIND_OF_DIRECTION) == set(words("directions")) and set(
+        KIND_OF_DIRECTION.values()
+    ) <= set(KINDS)
     for direction, kind in KIND_OF_DIRECTION.items():
         plain = "copy_h2h" if direction == "unknown" else f"copy_{direction}"
         assert kind == ("migration" if direction.startswith("migration") else plain)

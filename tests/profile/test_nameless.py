@@ -16,7 +16,11 @@ def test_kernels_without_a_name_beside_whole_graphs() -> None:
     """A kernel whose name the file does not hold is not the graph of the same row number."""
     graph = {k: v for k, v in on_device(40_000, 50_000, 3).items() if k != "name"}
     seen = profile_of(
-        api=[call(1_000, 2_000, 1), call(5_000, 6_000, 2), call(30_000, 31_000, 3, "cudaGraphLaunch")],
+        api=[
+            call(1_000, 2_000, 1),
+            call(5_000, 6_000, 2),
+            call(30_000, 31_000, 3, "cudaGraphLaunch"),
+        ],
         kernels=[on_device(3_000, 4_000, 1, name=None), on_device(8_000, 9_000, 2, name=None)],
         graphs=[graph],
     )

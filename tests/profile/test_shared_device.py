@@ -1,4 +1,6 @@
-"""Kernels of several streams that fill the device: simulated on one device that runs one at a time, replayed with other times."""
+"""Kernels of several streams that fill the device: simulated on one device that runs one at a time,
+replayed with other times.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ GAP: Final = 500
 
 
 def simulated(lengths: list[int], streams: int) -> list[tuple[int, int, int, int, int]]:
-    """Launches in turn to some streams of a device that runs one kernel at a time: call begins, ends, kernel begins, ends, stream [ns]."""
+    """Launches in turn to some streams of a device that runs one kernel at a time: call begins,
+    ends, kernel begins, ends, stream [ns].
+    """
     free, rows = 0, []
     for i, length in enumerate(lengths):
         begin = 1_000 + 3_000 * i
@@ -31,10 +35,16 @@ def simulated(lengths: list[int], streams: int) -> list[tuple[int, int, int, int
     return rows
 
 
-def run_of(rows: list[tuple[int, int, int, int, int]], kernel: dict[str, int] = FULL, device: dict[str, int] = DEVICE) -> Profile:
+def run_of(
+    rows: list[tuple[int, int, int, int, int]],
+    kernel: dict[str, int] = FULL,
+    device: dict[str, int] = DEVICE,
+) -> Profile:
     tables: dict[str, list[dict[str, Any]]] = {
         "api": [call(row[0], row[1], i) for i, row in enumerate(rows, 1)],
-        "kernels": [on_device(row[2], row[3], i, stream=row[4], **kernel) for i, row in enumerate(rows, 1)],
+        "kernels": [
+            on_device(row[2], row[3], i, stream=row[4], **kernel) for i, row in enumerate(rows, 1)
+        ],
         "devices": [device],
     }
     return profile_of(**tables)
@@ -44,7 +54,10 @@ def replayed(profile: Profile, ratio: float) -> float:
     run, piece = grouped(profile)
     timeline = TimelineReplay.compiled(dependencies(profile), run, piece)
     change = no_change(len(run))
-    return float(timeline.seconds(replace(change, ratio=np.where(run.kind == "kernel", ratio, 1.0)))) * 1e9
+    return (
+        float(timeline.seconds(replace(change, ratio=np.where(run.kind == "kernel", ratio, 1.0))))
+        * 1e9
+    )
 
 
 LENGTHS: Final = [20_000, 35_000, 15_000, 60_000, 25_000, 40_000, 30_000, 45_000] * 5
@@ -78,7 +91,13 @@ def test_kernels_of_any_size_do_whose_times_show_it(profile: Any) -> None:
     [
         lambda: run_of(simulated([1_000] * 40, 2)),
         lambda: run_of(simulated([1_000] * 40, 2), {}),
-        lambda: run_of([*simulated(LENGTHS, 2), (200_000, 202_000, 2_000_000, 2_010_000, 7), (203_000, 205_000, 2_005_000, 2_015_000, 8)]),
+        lambda: run_of(
+            [
+                *simulated(LENGTHS, 2),
+                (200_000, 202_000, 2_000_000, 2_010_000, 7),
+                (203_000, 205_000, 2_005_000, 2_015_000, 8),
+            ]
+        ),
     ],
     ids=["none was ready before", "of unknown size", "two overlap"],
 )

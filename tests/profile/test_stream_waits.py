@@ -1,4 +1,6 @@
-"""Waits of streams without a table of events: independent streams are left alone, real ones come closer to what the table says."""
+"""Waits of streams without a table of events: independent streams are left alone, real ones come
+closer to what the table says.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,17 @@ CALL, DELIVERY = 2_000, 4_000
 
 
 def recorded(*programs: Rows) -> Profile:
-    """Record some programs at once: each is a process with one thread, and none waits for another."""
+    """Record some programs at once: each is a process with one thread, and none waits for
+    another.
+    """
     tables: Rows = {"api": [], "kernels": []}
     for number, program in enumerate(programs):
         process = (1000 + number) << 24
         for name, rows in program.items():
-            tables[name] += [{**row, "process": process} | ({"thread": process | 1} if name == "api" else {}) for row in rows]
+            tables[name] += [
+                {**row, "process": process} | ({"thread": process | 1} if name == "api" else {})
+                for row in rows
+            ]
     trace = trace_of(tables)
     return build(replace(trace, names=trace.names.replace([RENAMED], ["cudaStreamWaitEvent"])))
 
@@ -55,9 +62,11 @@ def ordered(profile: Profile) -> list[list[tuple[int, int]]]:
 
 
 def two_streams(r: Random, launches: int, waits: Sequence[int], waiting: bool) -> Rows:
-    """Kernels on two streams in turn, with calls that make a stream wait before some of them; `waiting` says whether they do.
+    """Kernels on two streams in turn, with calls that make a stream wait before some of them;
+    `waiting` says whether they do.
 
-    Times between calls, deliveries and kernels scatter; without `waiting` the streams know nothing of each other.
+    Times between calls, deliveries and kernels scatter; without `waiting` the streams know nothing
+    of each other.
     """
     api: list[Row] = []
     kernels: list[Row] = []
@@ -80,12 +89,16 @@ def two_streams(r: Random, launches: int, waits: Sequence[int], waiting: bool) -
 
 def test_streams_that_wait_are_found() -> None:
     r = np.random.default_rng(1)
-    programs = [two_streams(r, 200, sorted(r.choice(200, 60, replace=False)), True) for _ in range(20)]
+    programs = [
+        two_streams(r, 200, sorted(r.choice(200, 60, replace=False)), True) for _ in range(20)
+    ]
     assert min(map(len, ordered(recorded(*programs)))) > 10
 
 
 def test_independent_streams_are_left_alone() -> None:
-    """Calls that make a stream wait for what is long over, at random between launches: of 120 programs at most 1 % are given an order."""
+    """Calls that make a stream wait for what is long over, at random between launches: of 120
+    programs at most 1 % are given an order.
+    """
     r = np.random.default_rng(2)
     programs = []
     for _ in range(120):
@@ -95,13 +108,14 @@ def test_independent_streams_are_left_alone() -> None:
     assert sum(bool(orders) for orders in ordered(recorded(*programs))) <= 1
 
 
-# --- a stream without work between two others ---------------------------------------------------------------------------
+# --- a stream without work between two others -----------------------------------------------------
 
 RECORD = "cudaEventRecord"
 
 
 def passed_on(r: Random, turns: int, waiting: bool, *, rival: bool = False) -> Rows:
-    """Work on stream 7, a stream of its own that waits for it and records, other work on stream 9, and work on stream 8 that waits.
+    """Work on stream 7, a stream of its own that waits for it and records, other work on stream 9,
+    and work on stream 8 that waits.
 
     With `rival` the work on stream 9 ends last, and stream 8 waits for that instead.
     """
@@ -138,8 +152,12 @@ def passed_on(r: Random, turns: int, waiting: bool, *, rival: bool = False) -> R
 
 
 def test_a_stream_without_work_passes_a_wait_on() -> None:
-    for orders in ordered(recorded(*(passed_on(np.random.default_rng(seed), 20, True) for seed in range(10)))):
-        assert set(orders) == {(7, 8)} and len(orders) >= 15, "not the work beside, which ended before"
+    for orders in ordered(
+        recorded(*(passed_on(np.random.default_rng(seed), 20, True) for seed in range(10)))
+    ):
+        assert set(orders) == {(7, 8)} and len(orders) >= 15, (
+            "not the work beside, which ended before"
+        )
 
 
 def test_what_ended_last_held_the_work_back() -> None:
@@ -148,15 +166,24 @@ def test_what_ended_last_held_the_work_back() -> None:
 
 
 def test_streams_that_do_not_wait_pass_nothing_on() -> None:
-    programs = [passed_on(np.random.default_rng(seed), int(turns), False) for seed, turns in enumerate([3, 5, 10, 20] * 25)]
+    programs = [
+        passed_on(np.random.default_rng(seed), int(turns), False)
+        for seed, turns in enumerate([3, 5, 10, 20] * 25)
+    ]
     assert sum(bool(orders) for orders in ordered(recorded(*programs))) <= 1
 
 
-# --- recordings that have the table, without it ------------------------------------------------------------------------
+# --- recordings that have the table, without it ---------------------------------------------------
 
 
 def without_events(trace: Trace) -> Trace:
-    return replace(trace, tables={name: t.clear() if name in ("syncs", "events") else t for name, t in trace.tables.items()})
+    return replace(
+        trace,
+        tables={
+            name: t.clear() if name in ("syncs", "events") else t
+            for name, t in trace.tables.items()
+        },
+    )
 
 
 def added(trace: Trace) -> list[float]:
@@ -165,7 +192,10 @@ def added(trace: Trace) -> list[float]:
     away = Distance.of(run, "api")
     unchanged = no_change(len(away.ready.run))
     longer = replace(unchanged, ratio=np.where(away.ready.run.kind == "kernel", 2.0, 1.0))
-    times = [*away.replay.seconds(away.change(np.array([[1e-6], [1e-5]]))), away.replay.seconds(longer)]
+    times = [
+        *away.replay.seconds(away.change(np.array([[1e-6], [1e-5]]))),
+        away.replay.seconds(longer),
+    ]
     return [float(t) - run.seconds for t in times]
 
 
@@ -178,10 +208,16 @@ RECORDINGS = (
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_the_answer_comes_closer_to_that_with_the_table(shared: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_the_answer_comes_closer_to_that_with_the_table(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     trace = Run.read(shared / "traces" / name, use_cache=False).trace
     table, rule = added(trace), added(without_events(trace))
-    monkeypatch.setattr(rules, "unrecorded_waits", lambda *_: (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)))
+    monkeypatch.setattr(
+        rules,
+        "unrecorded_waits",
+        lambda *_: (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)),
+    )
     plain = added(without_events(trace))
     for true, with_rule, without in zip(table, rule, plain, strict=True):
         assert abs(with_rule - true) <= abs(without - true) + 1e-9

@@ -1,4 +1,6 @@
-"""Threads that hand over to each other are found, whatever their rhythm; independent threads are not taken for such."""
+"""Threads that hand over to each other are found, whatever their rhythm; independent threads are
+not taken for such.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,13 @@ def spread(r: Random, middle: float, by: float) -> float:
     return float(middle * np.exp(by * r.normal()))
 
 
-# --- threads that hand over -------------------------------------------------------------------------------------------
+# --- threads that hand over -----------------------------------------------------------------------
 
 
 def taking_turns(r: Random, turns: int, calls: int, lag: float, jitter: float) -> list[Calls]:
-    """Two threads, one of which makes its calls while the other waits: lags and calls scatter by `jitter`."""
+    """Two threads, one of which makes its calls while the other waits: lags and calls scatter by
+    `jitter`.
+    """
     found: list[tuple[list[int], list[int]]] = [([], []), ([], [])]
     now = 1_000.0
     for turn in range(turns):
@@ -65,7 +69,9 @@ def test_threads_that_take_turns_hand_over_both_ways(jitter: float) -> None:
 
 
 def test_a_thread_that_launches_what_another_has_prepared() -> None:
-    """The first thread does not wait for the second, which never has more than one piece of work ahead."""
+    """The first thread does not wait for the second, which never has more than one piece of work
+    ahead.
+    """
     r = np.random.default_rng(2)
     hits = 0
     for _ in range(100):
@@ -104,7 +110,7 @@ def test_a_pool_hands_over_when_its_last_worker_returns() -> None:
         assert np.median(joins) < 8_000, "the lag is that of the last worker, not of each"
 
 
-# --- threads that do not ----------------------------------------------------------------------------------------------
+# --- threads that do not --------------------------------------------------------------------------
 
 
 def of(gaps: Float, lengths: Float) -> Calls:
@@ -130,9 +136,14 @@ def of_all_lengths(r: Random) -> Calls:
     return of(np.exp(r.normal(8, 2.5, n)), np.exp(r.normal(8, 1.5, n)))
 
 
-@pytest.mark.parametrize(("kind", "threads"), [(at_random, 2), (at_random, 8), (in_steps, 2), (in_steps, 8), (of_all_lengths, 2)])
+@pytest.mark.parametrize(
+    ("kind", "threads"),
+    [(at_random, 2), (at_random, 8), (in_steps, 2), (in_steps, 8), (of_all_lengths, 2)],
+)
 def test_independent_threads_have_no_order(kind: Callable[[Random], Calls], threads: int) -> None:
-    """At most 1 run in 1,000 may be taken for one with hand-overs: no more runs of each kind than chance allows in 98 % of tests."""
+    """At most 1 run in 1,000 may be taken for one with hand-overs: no more runs of each kind than
+    chance allows in 98 % of tests.
+    """
     r = np.random.default_rng(4)
     runs, most = (1_000, 3) if threads == 2 else (200, 1)
     assert sum(bool(pairs(*(kind(r) for _ in range(threads)))) for _ in range(runs)) <= most
@@ -156,7 +167,9 @@ def test_threads_of_one_period_seldom_look_like_a_hand_over(jitter: float, most:
 
 
 def test_one_period_one_way_is_no_hand_over() -> None:
-    """Calls of one thread always 2 us after those of another, both as regular as a clock: either explains the second."""
+    """Calls of one thread always 2 us after those of another, both as regular as a clock: either
+    explains the second.
+    """
     begins = np.arange(50) * 100_000 + 1
     assert not pairs((begins, begins + 5_000), (begins + 7_000, begins + 12_000))
 
@@ -166,7 +179,10 @@ def test_one_period_one_way_is_no_hand_over() -> None:
     [
         lambda r: taking_turns(r, 3, 20, 2_000, 0.05),
         lambda r: taking_turns(r, 40, 1, 10_000, 0.05),
-        lambda r: [(b - 6_000 * (k == 1), e - 6_000 * (k == 1)) for k, (b, e) in enumerate(taking_turns(r, 40, 1, 1_000, 0.05))],
+        lambda r: [
+            (b - 6_000 * (k == 1), e - 6_000 * (k == 1))
+            for k, (b, e) in enumerate(taking_turns(r, 40, 1, 1_000, 0.05))
+        ],
     ],
     ids=["two turns", "lags longer than turns", "the one begins before the other returns"],
 )
@@ -179,15 +195,23 @@ def test_threads_of_two_processes_are_not_compared() -> None:
     assert edges(*threads) and not edges(*threads, processes=(0, 1))
 
 
-# --- in a run ---------------------------------------------------------------------------------------------------------
+# --- in a run -------------------------------------------------------------------------------------
 
 
 def test_work_handed_over_moves_with_what_was_before_it() -> None:
-    """Two threads launch 40 times a step each: all instants come back, and the turn of the one is no gap of the other."""
+    """Two threads launch 40 times a step each: all instants come back, and the turn of the one is
+    no gap of the other.
+    """
     one, other = taking_turns(np.random.default_rng(8), 8, 40, 2_000, 0.1)
-    rows = [(b, e, t) for t, (begins, ends) in enumerate((one, other)) for b, e in zip(begins.tolist(), ends.tolist(), strict=True)]
+    rows = [
+        (b, e, t)
+        for t, (begins, ends) in enumerate((one, other))
+        for b, e in zip(begins.tolist(), ends.tolist(), strict=True)
+    ]
     api = [call(b, e, i, thread=t + 1) for i, (b, e, t) in enumerate(rows, 1)]
-    kernels = [on_device(b + 6_000, b + 7_000, i, stream=7 + t) for i, (b, _, t) in enumerate(rows, 1)]
+    kernels = [
+        on_device(b + 6_000, b + 7_000, i, stream=7 + t) for i, (b, _, t) in enumerate(rows, 1)
+    ]
     graph = dependencies(profile_of(api=api, kernels=kernels))
     host = graph.kind == EDGE["host"]
     longest = int(graph.lag_ns[host].max())
@@ -195,30 +219,53 @@ def test_work_handed_over_moves_with_what_was_before_it() -> None:
     assert (graph.residual_ns == 0).all() and (graph.kind == EDGE["origin"]).sum() == 1
 
 
-# --- a task that moves to another thread ------------------------------------------------------------------------------
+# --- a task that moves to another thread ----------------------------------------------------------
 
 
 def moved_task(*, waits: bool, launches: bool = False) -> Profile:
-    """Launch and wait on one thread; 3 ms later the first call of another, which waits, launches, or asks for something."""
+    """Launch and wait on one thread; 3 ms later the first call of another, which waits, launches,
+    or asks for something.
+    """
     name = "cudaDeviceSynchronize" if waits else "cudaLaunchKernel" if launches else "cudaMalloc"
-    calls = [call(0, 120_000, 1), call(130_000, 1_000_000, 2, "cudaDeviceSynchronize"), call(4_000_000, 4_010_000, 3, name, OTHER)]
-    kernels = [on_device(125_000, 990_000, 1), *([on_device(4_012_000, 4_100_000, 3)] if launches else [])]
+    calls = [
+        call(0, 120_000, 1),
+        call(130_000, 1_000_000, 2, "cudaDeviceSynchronize"),
+        call(4_000_000, 4_010_000, 3, name, OTHER),
+    ]
+    kernels = [
+        on_device(125_000, 990_000, 1),
+        *([on_device(4_012_000, 4_100_000, 3)] if launches else []),
+    ]
     return profile_of(api=calls, kernels=kernels)
 
 
-@pytest.mark.parametrize(("waits", "launches", "goes_on"), [(True, False, True), (False, True, True), (False, False, False)])
-def test_a_thread_that_goes_on_with_the_work_of_another_begins_after_it(waits: bool, launches: bool, goes_on: bool) -> None:
-    """A wait without work of its own, or work on a stream of the other thread: the time between them is a gap, and moves with it."""
+@pytest.mark.parametrize(
+    ("waits", "launches", "goes_on"),
+    [(True, False, True), (False, True, True), (False, False, False)],
+)
+def test_a_thread_that_goes_on_with_the_work_of_another_begins_after_it(
+    waits: bool, launches: bool, goes_on: bool
+) -> None:
+    """A wait without work of its own, or work on a stream of the other thread: the time between
+    them is a gap, and moves with it.
+    """
     profile = moved_task(waits=waits, launches=launches)
     graph = dependencies(profile)
-    source, target = (graph.time_ns[ends[graph.kind == EDGE["host"]]] for ends in (graph.source, graph.target))
+    source, target = (
+        graph.time_ns[ends[graph.kind == EDGE["host"]]] for ends in (graph.source, graph.target)
+    )
     assert ((1_000_000, 4_000_000) in zip(source.tolist(), target.tolist(), strict=True)) == goes_on
     ready = prepared(profile, MODEL)
-    assert ready.trust is not None and ready.trust.refused == "", "nothing is missing from the recording"
+    assert ready.trust is not None and ready.trust.refused == "", (
+        "nothing is missing from the recording"
+    )
     assert ready.trust.doubts[0].kind == "gap" and ready.trust.doubts[0].track == "host thread 2"
 
 
 def test_work_that_no_call_explains_is_still_late() -> None:
-    calls, late = [call(0, 4_000, 1)], [on_device(4_000_000 + 20_000 * i, 4_012_000 + 20_000 * i) for i in range(3)]
+    calls, late = (
+        [call(0, 4_000, 1)],
+        [on_device(4_000_000 + 20_000 * i, 4_012_000 + 20_000 * i) for i in range(3)],
+    )
     ready = prepared(profile_of(api=calls, kernels=[on_device(6_000, 9_000, 1), *late]), MODEL)
     assert ready.trust is not None and "later than the dependency rules say" in ready.trust.refused

@@ -17,8 +17,14 @@ from turnbuckle.projection.projection import Projection
 from turnbuckle.projection.run import Run
 
 US, LAUNCHES = 1_000, 40
-#: What a framework leaves in a recording, by its names: PyTorch, Triton, TensorFlow, JAX; and a program of its own.
-FRAMEWORKS = ("void at::native::vectorized_elementwise_kernel", "triton_poi_fused_add_0", "tensorflow::functor::ApplyAdam", "jax_jit_step")
+#: What a framework leaves in a recording, by its names: PyTorch, Triton, TensorFlow, JAX; and a
+#: program of its own.
+FRAMEWORKS = (
+    "void at::native::vectorized_elementwise_kernel",
+    "triton_poi_fused_add_0",
+    "tensorflow::functor::ApplyAdam",
+    "jax_jit_step",
+)
 
 
 def launching(kernel: str) -> Run:
@@ -47,9 +53,13 @@ def asked(run: Run, machine: Machine) -> Projection:
 
 @pytest.mark.parametrize("kernel", FRAMEWORKS)
 def test_the_range_of_a_framework_holds_what_its_layer_may_forward(kernel: str) -> None:
-    """From a layer that answers them itself to one that waits for each; the answer stands at the first."""
+    """From a layer that answers them itself to one that waits for each; the answer stands at the
+    first.
+    """
     run = launching(kernel)
-    silent, none, most = (asked(run, behind("b", calls)) for calls in (None, 0.0, 0.9 * MOST_UNRECORDED))
+    silent, none, most = (
+        asked(run, behind("b", calls)) for calls in (None, 0.0, 0.9 * MOST_UNRECORDED)
+    )
     assert silent.interval and none.interval
     assert silent.seconds == pytest.approx(none.seconds, rel=1e-9)
     assert silent.interval.low <= none.seconds and most.seconds < silent.interval.high
@@ -61,10 +71,15 @@ def test_the_range_of_a_framework_holds_what_its_layer_may_forward(kernel: str) 
 def test_each_launch_waits_for_what_is_stated() -> None:
     """Two round trips and commands a launch, one behind the other on the host."""
     run, layer = launching("my_kernel"), load("cdi-row-api")
-    trip, command = (next(c.set for c in layer.changes if c.parameter == f"remoting.{word}") for word in ("round_trip", "command"))
+    trip, command = (
+        next(c.set for c in layer.changes if c.parameter == f"remoting.{word}")
+        for word in ("round_trip", "command")
+    )
     assert trip and command
     none, two = (asked(run, behind("b", calls)) for calls in (0.0, 2.0))
-    assert two.seconds - none.seconds == pytest.approx(2 * LAUNCHES * (trip.value + command.value), rel=0.05)
+    assert two.seconds - none.seconds == pytest.approx(
+        2 * LAUNCHES * (trip.value + command.value), rel=0.05
+    )
     unsure = asked(run, behind("b", 2.0, error=0.5))
     assert unsure.interval and two.interval and unsure.interval.high > two.interval.high
 

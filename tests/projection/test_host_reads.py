@@ -1,4 +1,6 @@
-"""Kernels that read host memory over a coherent link: once at least, and up to what their class allows (decision 67)."""
+"""Kernels that read host memory over a coherent link: once at least, and up to what their class
+allows (decision 67).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from strategies import LAW, NAMES, trace_of
 from turnbuckle.machine import Pair, load
 from turnbuckle.projection.elsewhere.counters import Counted, read_counters
 from turnbuckle.projection.elsewhere.given import KernelTable
-from turnbuckle.projection.elsewhere.host_reads import APART, HOST_READS, WIDTHS, link_rate, product_longer
+from turnbuckle.projection.elsewhere.host_reads import (
+    APART,
+    HOST_READS,
+    WIDTHS,
+    link_rate,
+    product_longer,
+)
 from turnbuckle.projection.model import Port, nething
 from turnbuckle.projection.order import prepared
 from turnbuckle.projection.project import priced
@@ -64,8 +72,13 @@ def on(
 
 def kernel_seconds(trace: Trace, reads: float) -> float:
     """Return what all kernels take at a share of the way from reading once to the most."""
-    run, model = Run.of_trace(trace, "whole", source="h100-sxm5"), replace(nething(port="zero-copy"), replay="sum")
-    durations = priced(prepared(run.profile, model), Pair(run.source, load("nvlink-c2c")), model, reads=reads)
+    run, model = (
+        Run.of_trace(trace, "whole", source="h100-sxm5"),
+        replace(nething(port="zero-copy"), replay="sum"),
+    )
+    durations = priced(
+        prepared(run.profile, model), Pair(run.source, load("nvlink-c2c")), model, reads=reads
+    )
     return float(durations.seconds[durations.run.kind == "kernel"].sum())
 
 
@@ -101,10 +114,19 @@ def test_each_further_pass_of_a_streaming_kernel_crosses_once_more(passes: int) 
 def test_where_a_cache_may_serve_reads_counters_decide(name: str) -> None:
     open_question = on(recorded(*[name] * 10))
     low, high = ends(open_question)
-    assert high > APART * low and "A399" in codes(open_question) and HOST_READS in open_question.drivers
-    assert open_question.seconds == pytest.approx(low, rel=0.05), "one-sided: the answer stands at once"
+    assert (
+        high > APART * low
+        and "A399" in codes(open_question)
+        and HOST_READS in open_question.drivers
+    )
+    assert open_question.seconds == pytest.approx(low, rel=0.05), (
+        "one-sided: the answer stands at once"
+    )
     words = verdicts([open_question])[0].words
-    assert words == "cannot say, how often kernels read host memory decides" or low > 1.05 * open_question.measured_seconds
+    assert (
+        words == "cannot say, how often kernels read host memory decides"
+        or low > 1.05 * open_question.measured_seconds
+    )
 
 
 def test_a_product_is_bounded_by_its_tile() -> None:
@@ -119,7 +141,12 @@ def test_counters_and_stated_ratios_settle_it() -> None:
     trace = recorded(*[STENCIL] * 10)
     read = 3.0 * (1 << 28)
     settled, once, given_ratio = (
-        on(trace, table=table) for table in (stated(STENCIL, host_bytes=read), stated(STENCIL, host_bytes=1.0), stated(STENCIL))
+        on(trace, table=table)
+        for table in (
+            stated(STENCIL, host_bytes=read),
+            stated(STENCIL, host_bytes=1.0),
+            stated(STENCIL),
+        )
     )
     for answer in (settled, once, given_ratio):
         assert "A399" not in codes(answer) and HOST_READS not in answer.drivers
@@ -139,7 +166,9 @@ def test_what_was_copied_before_a_part_counts() -> None:
 
 
 def test_few_bytes_cannot_cost_much() -> None:
-    """Each block of a kernel reads all that was copied at most: parameters of a kernel do not make an answer unknown."""
+    """Each block of a kernel reads all that was copied at most: parameters of a kernel do not make
+    an answer unknown.
+    """
     few = on(recorded(*[STENCIL] * 10, size=64))
     assert "A399" not in codes(few) and ends(few)[1] < 1.05 * ends(few)[0]
 
@@ -165,7 +194,9 @@ def test_other_ports_and_machines_are_as_they_were() -> None:
     st.integers(0, 1 << 30),
     st.integers(0, 5000),
 )
-def test_reading_again_is_never_faster_than_once(kernels: list[str], size: int, blocks: int) -> None:
+def test_reading_again_is_never_faster_than_once(
+    kernels: list[str], size: int, blocks: int
+) -> None:
     trace = recorded(*kernels, size=size, blocks=blocks)
     answer = on(trace)
     low, high = ends(answer)
@@ -177,8 +208,10 @@ def test_reading_again_is_never_faster_than_once(kernels: list[str], size: int, 
 
 def test_a_row_of_ncu_holds_sectors_of_system_memory() -> None:
     text = (
-        '"ID","Process ID","Kernel Name","lts__t_sectors_aperture_sysmem_op_read.sum","gpu__time_duration.sum"\n'
-        '"","","","sector","usecond"\n"0","7","jacobi(double*)","1,000","12"\n"1","7","jacobi(double*)","3,000","12"\n'
+        '"ID","Process ID","Kernel '
+        'Name","lts__t_sectors_aperture_sysmem_op_read.sum","gpu__time_duration.sum"\n'
+        '"","","","sector","usecond"\n"0","7","jacobi(double*)","1,000","12"\n'
+        '"1","7","jacobi(double*)","3,000","12"\n'
     )
     (counted,) = read_counters({"c.csv": text}).kernels.values()
     assert counted.host_bytes == 32 * 2000 and math.isnan(counted.size_bytes)
@@ -187,6 +220,8 @@ def test_a_row_of_ncu_holds_sectors_of_system_memory() -> None:
 def test_widths_are_in_order() -> None:
     for widths in WIDTHS.values():
         assert all(low < high for low, high in widths.values())
-        assert all(both < one for both, one in zip(widths[2], widths[1], strict=True)), "two operands cross more than one"
+        assert all(both < one for both, one in zip(widths[2], widths[1], strict=True)), (
+            "two operands cross more than one"
+        )
     least, most = product_longer(np.array([1e9, 6e13]), "fp64", 2, 393e9)
     assert least[0] == most[0] == 1.0 and 1.0 < least[1] < most[1]

@@ -23,28 +23,41 @@ from turnbuckle.trace.trace import Trace
 def copied(h2d: int, d2h: int) -> Profile:
     """A run whose copies take 1 us a kB: bytes to the device and to the host."""
     rows = [copy(10_000, 10_000 + h2d, H2D, h2d), copy(10_000_000, 10_000_000 + d2h, D2H, d2h)]
-    return profile_of(api=[call(1_000, 2_000, 1)], kernels=[on_device(3_000, 4_000, 1)], copies=rows)
+    return profile_of(
+        api=[call(1_000, 2_000, 1)], kernels=[on_device(3_000, 4_000, 1)], copies=rows
+    )
 
 
 def test_what_goes_on_to_the_card_keeps_its_time() -> None:
     """On an APU all other copies vanish; those that the network reads do not."""
     spread, packed = Run.of(copied(1_000_000, 1_000_000)), Run.of(copied(10_000, 1_000_000))
-    without, bound = (spread.project(["mi300a"], draws=50, minus=minus).projections[0] for minus in (None, packed))
+    without, bound = (
+        spread.project(["mi300a"], draws=50, minus=minus).projections[0] for minus in (None, packed)
+    )
     assert without.copies is not None and without.copies.seconds == 0 and without.nic_bound == {}
     assert bound.copies is not None and bound.nic_bound == {"h2d": pytest.approx(0.99), "d2h": 0.0}
-    assert bound.copies.seconds == pytest.approx(0.99e-3) and bound.copies.low <= bound.copies.seconds <= bound.copies.high
-    assert "A370" in {f.code for f in bound.findings} and "A370" not in {f.code for f in without.findings}
+    assert (
+        bound.copies.seconds == pytest.approx(0.99e-3)
+        and bound.copies.low <= bound.copies.seconds <= bound.copies.high
+    )
+    assert "A370" in {f.code for f in bound.findings} and "A370" not in {
+        f.code for f in without.findings
+    }
     assert spread.project(["self"], minus=packed).projections[0].seconds == spread.seconds
 
 
 def test_a_packed_run_that_copies_more_is_another_program() -> None:
-    error = refused("A158", Run.of(copied(1_000, 1_000)).project, ["gh200"], minus=Run.of(copied(2_000, 1_000)))
+    error = refused(
+        "A158", Run.of(copied(1_000, 1_000)).project, ["gh200"], minus=Run.of(copied(2_000, 1_000))
+    )
     assert "h2d" in error.found
 
 
 @LAW
 @given(gpu_traces(), st.floats(0, 1), st.floats(0, 1))
-def test_copies_lie_between_the_target_and_the_recording(trace: Trace, h2d: float, d2h: float) -> None:
+def test_copies_lie_between_the_target_and_the_recording(
+    trace: Trace, h2d: float, d2h: float
+) -> None:
     profile, model = build(trace), nething("hold")
     ready = prepared(profile, model)
     pair = Pair(machine(FULL), load("mi300a"))

@@ -1,4 +1,6 @@
-"""Device work without its host calls: refused where it is most of the work, said where it is some."""
+"""Device work without its host calls: refused where it is most of the work, said where it is
+some.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,18 @@ PROCESS = 7 << 24
 def run(called: int, alone: int, **facts: Any) -> Profile:
     """A profile of kernels of 100 ns: so many with a call, so many without."""
     where = {"process": PROCESS, "thread": PROCESS | 1, "result": 0, "level": 0, "name": 0}
-    api = [{"start_ns": 1_000 * i, "end_ns": 1_000 * i + 50, "correlation": i, **where} for i in range(1, called + 1)]
+    api = [
+        {"start_ns": 1_000 * i, "end_ns": 1_000 * i + 50, "correlation": i, **where}
+        for i in range(1, called + 1)
+    ]
     on_device = {"process": PROCESS, "device": 0, "context": 1, "stream": 7, "name": 1}
     kernels = [
-        {"start_ns": 1_000 * i + 60, "end_ns": 1_000 * i + 160, "correlation": i if i <= called else None, **on_device}
+        {
+            "start_ns": 1_000 * i + 60,
+            "end_ns": 1_000 * i + 160,
+            "correlation": i if i <= called else None,
+            **on_device,
+        }
         for i in range(1, called + alone + 1)
     ]
     made = trace_of({"api": api, "kernels": kernels})
@@ -73,11 +83,18 @@ def test_the_recorder_is_told_in_its_own_words(format_: str | None, words: str) 
 
 def test_recordings_with_and_without(shared: Path) -> None:
     error = refused(
-        "A140", require_calls, Run.read(shared / "traces" / "rocprof" / "llm_decode_rocprofv3" / "decode_kernel_trace.csv").profile
+        "A140",
+        require_calls,
+        Run.read(
+            shared / "traces" / "rocprof" / "llm_decode_rocprofv3" / "decode_kernel_trace.csv"
+        ).profile,
     )
     assert "11% of their time" in error.found
     half = Run.read(shared / "traces" / "nsys" / "h100_2gpu_1s" / "h100_2gpu_1s.sqlite").profile
     require_calls(half)
     assert [f.detail for f in uncalled(half)] == ["52% of the rows on devices, 44% of their time"]
-    for whole in ("kineto/vllm_decode_graph/graph_execution.json.gz", "nsys/mfu_2gpu_before/mfu_2gpu_before.sqlite"):
+    for whole in (
+        "kineto/vllm_decode_graph/graph_execution.json.gz",
+        "nsys/mfu_2gpu_before/mfu_2gpu_before.sqlite",
+    ):
         assert uncalled(Run.read(shared / "traces" / whole).profile) == [], whole

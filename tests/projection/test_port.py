@@ -1,4 +1,6 @@
-"""What becomes of copies on a target with one memory: they stay, are dropped, or pages move instead (decision D24)."""
+"""What becomes of copies on a target with one memory: they stay, are dropped, or pages move instead
+(decision D24).
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,31 @@ def run() -> Run:
 
 
 def on(run: Run, target: str | Machine, port: Port) -> Projection:
-    return run.project([target], model=replace(nething("hold", host=1.0, port=port), replay="auto"), draws=200).projections[0]
+    return run.project(
+        [target], model=replace(nething("hold", host=1.0, port=port), replay="auto"), draws=200
+    ).projections[0]
 
 
 def pieces_of(sizes: Float, memory: Text) -> Pieces:
     """Make a copy to the device of each size."""
     none, count = np.full(len(sizes), "", dtype=object), np.ones(len(sizes))
-    kind, category, way = (np.full(len(sizes), word, dtype=object) for word in ("copy_h2d", "copy", "h2d"))
-    return Pieces(kind, category, none, way, memory, count > 1, sizes, count, count, count, count, np.full(len(sizes), None, dtype=object))
+    kind, category, way = (
+        np.full(len(sizes), word, dtype=object) for word in ("copy_h2d", "copy", "h2d")
+    )
+    return Pieces(
+        kind,
+        category,
+        none,
+        way,
+        memory,
+        count > 1,
+        sizes,
+        count,
+        count,
+        count,
+        count,
+        np.full(len(sizes), None, dtype=object),
+    )
 
 
 def test_copies_stay_at_the_rate_of_the_package(run: Run) -> None:
@@ -44,12 +63,23 @@ def test_copies_stay_at_the_rate_of_the_package(run: Run) -> None:
     as_is, dropped, open_question = (on(run, "mi300a", port) for port in ("as-is", "zero-copy", ""))
     assert rate and as_is.copies and dropped.copies and open_question.copies
     moved = as_is.copies.size_bytes / rate
-    assert moved < as_is.copies.seconds < moved + as_is.copies.count * 3e-6 * 2, "bytes at its rate, and the fixed part of each"
+    assert moved < as_is.copies.seconds < moved + as_is.copies.count * 3e-6 * 2, (
+        "bytes at its rate, and the fixed part of each"
+    )
     assert as_is.copies.low < as_is.copies.seconds < as_is.copies.high
     assert dropped.copies.seconds == dropped.copies.high == 0
-    assert "copied inside the package" in as_is.copies.classes[0].basis and dropped.copies.classes[0].basis == "one memory: no copy"
-    assert open_question.seconds < dropped.seconds < 1.1 * open_question.seconds, "kernels on memory that the host allocated take longer"
-    assert dropped.interval and dropped.interval.low <= open_question.seconds and ZERO_COPY in dropped.drivers
+    assert (
+        "copied inside the package" in as_is.copies.classes[0].basis
+        and dropped.copies.classes[0].basis == "one memory: no copy"
+    )
+    assert open_question.seconds < dropped.seconds < 1.1 * open_question.seconds, (
+        "kernels on memory that the host allocated take longer"
+    )
+    assert (
+        dropped.interval
+        and dropped.interval.low <= open_question.seconds
+        and ZERO_COPY in dropped.drivers
+    )
     assert open_question.copies.high > 0, "without an answer the copies may stay"
 
 
@@ -57,20 +87,32 @@ def test_small_pageable_copies_are_staged_below_the_threshold_that_the_machine_s
     sizes = np.array([2.0**19, 2.0**20, 2.0**19])
     memory = np.array(["pageable", "pageable", "pinned"], dtype=object)
     machine = load("mi300a")
-    rate, threshold = machine.value("package.copy_bandwidth"), machine.value("package.staging_threshold")
+    rate, threshold = (
+        machine.value("package.copy_bandwidth"),
+        machine.value("package.staging_threshold"),
+    )
     assert rate and threshold == 2**20
     copies = pieces_of(sizes, memory)
     charge = next(c for c in nething("hold", port="as-is").charges if c.name == "copy_h2d")
     took = charge.seconds(copies, machine, load("a100-sxm4-80"))
     assert took is not None
     assert took[0] - took[2] == pytest.approx(sizes[0] / rate), "copied twice"
-    assert took[1] - took[2] == pytest.approx((sizes[1] - sizes[2]) / rate), "and once from the threshold on"
-    unstated = replace(machine, parameters={n: p for n, p in machine.parameters.items() if n != "package.staging_threshold"})
+    assert took[1] - took[2] == pytest.approx((sizes[1] - sizes[2]) / rate), (
+        "and once from the threshold on"
+    )
+    unstated = replace(
+        machine,
+        parameters={
+            n: p for n, p in machine.parameters.items() if n != "package.staging_threshold"
+        },
+    )
     plain = charge.seconds(copies, unstated, load("a100-sxm4-80"))
     assert plain is not None and plain[0] == plain[2], "nothing is assumed of others"
 
 
-@pytest.mark.parametrize("target", ["mi300a", "gb10", "strix-halo", "2026-apu", "gh200", "mapped-memory"])
+@pytest.mark.parametrize(
+    "target", ["mi300a", "gb10", "strix-halo", "2026-apu", "gh200", "mapped-memory"]
+)
 def test_words_follow_the_port(run: Run, target: str) -> None:
     """Copies are said to vanish where the answer has none, and else at which rate they move."""
     for port in ports(load(target)):
@@ -86,7 +128,9 @@ def test_pages_move_at_the_stated_rate(run: Run) -> None:
     rate = load("gh200").value("package.managed_bandwidth")
     managed, as_is = (on(run, "gh200", port) for port in ("managed", "as-is"))
     assert rate and managed.copies and managed.copies.seconds > managed.copies.size_bytes / rate
-    assert managed.seconds > as_is.seconds == on(run, "gh200", "").seconds, "two memories: the copies of the program stay"
+    assert managed.seconds > as_is.seconds == on(run, "gh200", "").seconds, (
+        "two memories: the copies of the program stay"
+    )
     assert "managed memory" in managed.copies.classes[0].basis
 
 
@@ -97,13 +141,20 @@ def test_over_a_coherent_link_the_bytes_cross_once_without_a_copy(run: Run) -> N
     rate = link_rate(gh200)
     assert rate
     crossing = dropped.copies.size_bytes / rate
-    assert dropped.copies.seconds == pytest.approx(crossing, rel=0.01), "either way at the rate of reads, and no fixed part"
+    assert dropped.copies.seconds == pytest.approx(crossing, rel=0.01), (
+        "either way at the rate of reads, and no fixed part"
+    )
     assert crossing < as_is.copies.seconds
     assert "coherent link" in dropped.copies.classes[0].basis and ZERO_COPY not in dropped.drivers
 
 
 def test_what_a_target_does_not_allow(run: Run) -> None:
-    for target, port, word in (("h100-sxm5", "zero-copy", "one memory"), ("h100-sxm5", "managed", "managed memory")):
+    for target, port, word in (
+        ("h100-sxm5", "zero-copy", "one memory"),
+        ("h100-sxm5", "managed", "managed memory"),
+    ):
         assert word in refused("A149", on, run, target, port).what
     refused("A012", model_of, "flop", "additive", ["data=2"], port="as-is")
-    assert on(run, "self", "zero-copy").seconds == run.judged.seconds, "the run itself is ported to nothing"
+    assert on(run, "self", "zero-copy").seconds == run.judged.seconds, (
+        "the run itself is ported to nothing"
+    )

@@ -1,4 +1,6 @@
-"""The heart: what it refuses, what it reports beside the number, and what a projection says of itself."""
+"""The heart: what it refuses, what it reports beside the number, and what a projection says of
+itself.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,23 @@ from turnbuckle.profile.summary.summary import kernel_window_ns
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.model import Charge, Model, additive, nething
 from turnbuckle.projection.project import project
-from turnbuckle.projection.projection import PART_OF_CATEGORY, PARTS, Interval, Projection, break_even_utilisation, faster
+from turnbuckle.projection.projection import (
+    PART_OF_CATEGORY,
+    PARTS,
+    Interval,
+    Projection,
+    break_even_utilisation,
+    faster,
+)
 from turnbuckle.trace.trace import Trace
 
 HERE = machine(FULL)
 SEEN = profile_of(
-    api=[call(1_000, 2_000, 1, "cudaMemcpyAsync"), call(12_000, 13_000, 2), call(41_000, 62_000, 3, "cudaMemcpy")],
+    api=[
+        call(1_000, 2_000, 1, "cudaMemcpyAsync"),
+        call(12_000, 13_000, 2),
+        call(41_000, 62_000, 3, "cudaMemcpy"),
+    ],
     copies=[copy(3_000, 11_000, H2D, 2**17, 1), copy(43_000, 60_000, D2H, 2**17, 3)],
     kernels=[on_device(15_000, 40_000, 2)],
     allocations=[allocation(500, 0, 30 * 10**9, 0xA)],
@@ -44,7 +57,7 @@ def on(values: dict[str, float], alpha: float | str = "flop", name: str = HERE.n
     return project(SEEN, Pair(HERE, machine({**FULL, **values}, name)), nething(alpha))
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 def test_a_run_without_a_device() -> None:
@@ -67,17 +80,24 @@ def test_a_source_that_is_only_a_change() -> None:
     refused("M016", Pair, load("cdi-row-link"), HERE)
 
 
-# --- what stands beside the number ------------------------------------------------------------------------------------
+# --- what stands beside the number ----------------------------------------------------------------
 
 
 def test_breakdown_by_hand() -> None:
     found = project(SEEN, Pair(HERE, HERE), nething())
-    # memcpy call until its copy begins, copy, gap, launch until its kernel begins, kernel, gap, call, copy, call
-    assert found.measured_breakdown == pytest.approx({"launch": 3e-6, "kernel": 25e-6, "copy": 25e-6, "other": 8e-6})
-    assert set(PARTS) == {"launch", "kernel", "copy", "other"} and set(PART_OF_CATEGORY) == set(words("categories"))
+    # memcpy call until its copy begins, copy, gap, launch until its kernel begins, kernel, gap,
+    # call, copy, call
+    assert found.measured_breakdown == pytest.approx(
+        {"launch": 3e-6, "kernel": 25e-6, "copy": 25e-6, "other": 8e-6}
+    )
+    assert set(PARTS) == {"launch", "kernel", "copy", "other"} and set(PART_OF_CATEGORY) == set(
+        words("categories")
+    )
     twice = on({"gpu.fp64_matrix": 39e12})
     assert twice.breakdown["kernel"] == pytest.approx(12.5e-6)
-    assert twice.seconds == pytest.approx(found.seconds - 12.5e-6) and twice.alpha == pytest.approx(2.0)
+    assert twice.seconds == pytest.approx(found.seconds - 12.5e-6) and twice.alpha == pytest.approx(
+        2.0
+    )
 
 
 def test_every_ratio_names_its_link() -> None:
@@ -102,15 +122,28 @@ def test_what_is_said_of_kernels() -> None:
     assert "2.00" in scaled["A301"] and "A302" in scaled, "twice the rate on the same memory"
     assert "A302" not in codes(on({"gpu.fp64_matrix": 39e12, "gpu.memory_bandwidth": 2 * 1.555e12}))
     given = codes(on({"gpu.fp64_matrix": 39e12}, 2.0))
-    assert not {"A301", "A302"} & set(given), "a ratio the user gave is not the program's assumption"
+    assert not {"A301", "A302"} & set(given), (
+        "a ratio the user gave is not the program's assumption"
+    )
 
 
 def test_what_is_said_of_memory_and_reads() -> None:
     assert codes(on({"gpu.memory_size": 16e9}))["A307"] == "30.0 of 16.0 GB"
     assert "A307" not in codes(on({"gpu.memory_size": 40e9}))
-    limited = codes(on({"link.h2d.bandwidth": 63e9, "link.tags": 256, "link.read_request": 512, "link.round_trip": 5.2e-6}))
+    limited = codes(
+        on(
+            {
+                "link.h2d.bandwidth": 63e9,
+                "link.tags": 256,
+                "link.read_request": 512,
+                "link.round_trip": 5.2e-6,
+            }
+        )
+    )
     assert limited["A306"] == "25.2 instead of 53.5 GB/s"
-    assert "A306" not in codes(on({"link.tags": 256, "link.read_request": 512, "link.round_trip": 1e-6}))
+    assert "A306" not in codes(
+        on({"link.tags": 256, "link.read_request": 512, "link.round_trip": 1e-6})
+    )
     assert "A308" in codes(on({})), "every sum says that it cannot move overlap"
     assert project(SEEN, Pair(HERE, HERE), nething()).findings == []
 
@@ -121,14 +154,23 @@ def test_what_is_said_of_missing_parameters() -> None:
 
     complete = codes(project(SEEN, Pair(HERE, less()), nething()))
     assert not {"M102", "M103", "M104"} & set(complete)
-    unstated = codes(project(SEEN, Pair(HERE, less("launch.latency", "link.h2d.latency")), nething()))
-    assert {"launch.latency", "link.h2d.latency"} <= set(unstated["M102"].split(", ")) and "M104" not in unstated
+    unstated = codes(
+        project(SEEN, Pair(HERE, less("launch.latency", "link.h2d.latency")), nething())
+    )
+    assert {"launch.latency", "link.h2d.latency"} <= set(
+        unstated["M102"].split(", ")
+    ) and "M104" not in unstated
     unseen = codes(project(SEEN, Pair(less("launch.latency"), HERE), nething()))
     assert "launch.latency" in unseen["M104"] and "launch.latency" not in unseen.get("M102", "")
     matrix_only = codes(project(SEEN, Pair(HERE, less("gpu.fp64")), nething()))
     assert "gpu.fp64" not in matrix_only.get("M102", ""), "the matrix rate was used"
-    vanish = replace(less(*(n for n in FULL if n.startswith("link.")), coupling="apu"), memory_shared=Fact(True, "assumption", "a test"))
-    assert "link." not in codes(project(SEEN, Pair(HERE, vanish), nething())).get("M102", ""), "no link is needed where copies vanish"
+    vanish = replace(
+        less(*(n for n in FULL if n.startswith("link.")), coupling="apu"),
+        memory_shared=Fact(True, "assumption", "a test"),
+    )
+    assert "link." not in codes(project(SEEN, Pair(HERE, vanish), nething())).get("M102", ""), (
+        "no link is needed where copies vanish"
+    )
     relative = Machine(
         name="far",
         title="t",
@@ -140,17 +182,27 @@ def test_what_is_said_of_missing_parameters() -> None:
     )
     bare = less("gpu.fp64", "gpu.fp64_matrix", "gpu.memory_bandwidth")
     changed = codes(project(SEEN, Pair(bare, relative), nething()))
-    assert "M103" in changed and "gpu." not in changed.get("M104", ""), "a changed coupling needs no rate of the device"
+    assert "M103" in changed and "gpu." not in changed.get("M104", ""), (
+        "a changed coupling needs no rate of the device"
+    )
 
 
 @LAW
-@given(gpu_traces(), st.sampled_from(["2026-onboard", "cdi-row-link", "gh200", "2026-apu", "cdi-rack-api"]))
+@given(
+    gpu_traces(),
+    st.sampled_from(["2026-onboard", "cdi-row-link", "gh200", "2026-apu", "cdi-rack-api"]),
+)
 def test_json_of_any_projection(trace: Trace, target: str) -> None:
     found = project(build(trace), Pair(HERE, load(target)), nething()).as_dict()
     assert found["target"] == target and found["draws"] == 0
     assert set(found["breakdown"]) == set(found["measured_breakdown"]) == set(PARTS)
     if found["cannot_say"]:
-        told = (found["seconds"], *found["interval"], *found["breakdown"].values(), found["benefit"])
+        told = (
+            found["seconds"],
+            *found["interval"],
+            *found["breakdown"].values(),
+            found["benefit"],
+        )
         assert all(map(math.isnan, told))
         for value in (found["penalty"], found["break_even"]["utilisation_factor"]):
             assert math.isnan(value) if found["measured_seconds"] else value == 1
@@ -170,22 +222,36 @@ def test_json_of_any_projection(trace: Trace, target: str) -> None:
 
 @LAW
 @given(gpu_traces(), st.sampled_from(["cdi-row-link", "gh200", "2026-apu"]))
-def test_the_kernel_window_lies_in_the_run_and_is_as_recorded_at_home(trace: Trace, target: str) -> None:
+def test_the_kernel_window_lies_in_the_run_and_is_as_recorded_at_home(
+    trace: Trace, target: str
+) -> None:
     profile, timeline = build(trace), replace(nething(), replay="timeline")
     try:
-        home, away = project(profile, Pair(HERE, HERE), timeline), project(profile, Pair(HERE, load(target)), timeline)
+        home, away = (
+            project(profile, Pair(HERE, HERE), timeline),
+            project(profile, Pair(HERE, load(target)), timeline),
+        )
     except CannotAnswer:
         return
     recorded = kernel_window_ns(profile)
     assert (home.kernel_window_seconds is None) == (recorded is None or trace.graphs.height > 0)
     if home.kernel_window_seconds is not None and recorded is not None:
-        assert home.kernel_window_seconds == home.measured_kernel_window_seconds == pytest.approx(recorded * 1e-9, abs=1e-15)
+        assert (
+            home.kernel_window_seconds
+            == home.measured_kernel_window_seconds
+            == pytest.approx(recorded * 1e-9, abs=1e-15)
+        )
         assert away.measured_kernel_window_seconds == home.kernel_window_seconds
-        assert away.kernel_window_seconds is not None and 0 <= away.kernel_window_seconds <= away.seconds + 1e-12
-    assert project(profile, Pair(HERE, HERE), nething()).kernel_window_seconds is None, "the sum has no instants"
+        assert (
+            away.kernel_window_seconds is not None
+            and 0 <= away.kernel_window_seconds <= away.seconds + 1e-12
+        )
+    assert project(profile, Pair(HERE, HERE), nething()).kernel_window_seconds is None, (
+        "the sum has no instants"
+    )
 
 
-# --- anchors ----------------------------------------------------------------------------------------------------------
+# --- anchors --------------------------------------------------------------------------------------
 
 
 def test_three_anchors() -> None:
@@ -209,19 +275,35 @@ def test_three_anchors() -> None:
 
 def test_charges_on_one_piece_add_up() -> None:
     """A wait pays for its return and for the slack of its call."""
-    seen = profile_of(api=[call(1_000, 2_000, 1), call(2_000, 9_000, 2, "cudaDeviceSynchronize")], kernels=[on_device(2_500, 8_000, 1)])
+    seen = profile_of(
+        api=[call(1_000, 2_000, 1), call(2_000, 9_000, 2, "cudaDeviceSynchronize")],
+        kernels=[on_device(2_500, 8_000, 1)],
+    )
     one, other = ({"sync.return": FULL["sync.return"] + 2e-6}, {"slack.call": 3e-6})
-    alone = [project(seen, Pair(HERE, machine({**FULL, **v}, "there")), nething("hold")).seconds - seen.seconds for v in (one, other)]
-    both = project(seen, Pair(HERE, machine({**FULL, **one, **other}, "there")), nething("hold")).seconds - seen.seconds
+    alone = [
+        project(seen, Pair(HERE, machine({**FULL, **v}, "there")), nething("hold")).seconds
+        - seen.seconds
+        for v in (one, other)
+    ]
+    both = (
+        project(
+            seen, Pair(HERE, machine({**FULL, **one, **other}, "there")), nething("hold")
+        ).seconds
+        - seen.seconds
+    )
     assert both == pytest.approx(sum(alone))
 
 
-# --- projections ------------------------------------------------------------------------------------------------------
+# --- projections ----------------------------------------------------------------------------------
 
 
 def drawn(target: str, sample: list[float]) -> Projection:
     found = on({}, name=target)
-    return replace(found, sample=np.array(sample), interval=Interval(min(sample), 1.0, max(sample), 0.9, len(sample), 1))
+    return replace(
+        found,
+        sample=np.array(sample),
+        interval=Interval(min(sample), 1.0, max(sample), 0.9, len(sample), 1),
+    )
 
 
 def test_which_is_faster_over_common_draws() -> None:
@@ -229,7 +311,9 @@ def test_which_is_faster_over_common_draws() -> None:
     assert table["a"] == {"b": 0.375, "c": 1.0} and table["b"]["a"] == 0.625
     assert faster([on({})]) == {} and faster([]) == {}
     near = faster([drawn("a", [1.0, 1.0, 1.0, 1.0]), drawn("b", [1.001, 1.004, 0.998, 1.006])])
-    assert near["a"]["b"] == 0.625 and near["b"]["a"] == 0.375, "two runs of one configuration differ by 0.5 %"
+    assert near["a"]["b"] == 0.625 and near["b"]["a"] == 0.375, (
+        "two runs of one configuration differ by 0.5 %"
+    )
 
 
 @LAW
@@ -258,7 +342,9 @@ def test_break_even() -> None:
 def test_the_toy_is_what_it_says() -> None:
     """The strategies' machine and rows are understood as meant, or every law above is empty."""
     assert (
-        words("memories").index("device") == DEVICE and words("directions").index("h2d") == H2D and words("directions").index("d2h") == D2H
+        words("memories").index("device") == DEVICE
+        and words("directions").index("h2d") == H2D
+        and words("directions").index("d2h") == D2H
     )
     assert trace_of({"kernels": [on_device(1, 2)]}).kernels.height == 1
     with pytest.raises(Exception, match="A004"):

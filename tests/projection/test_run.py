@@ -57,12 +57,25 @@ def test_the_graph_is_compiled_once(run: tb.Run, monkeypatch: pytest.MonkeyPatch
 
 
 def test_answers_show_themselves(run: tb.Run) -> None:
-    answers = [run, run.summary(), run.project(["gh200"], draws=0), run.distance("link", draws=0), run.sharing((1,))]
+    answers = [
+        run,
+        run.summary(),
+        run.project(["gh200"], draws=0),
+        run.distance("link", draws=0),
+        run.sharing((1,)),
+    ]
     for answer in answers:
-        assert answer.table().height > 0 and answer.headline() in repr(answer) and len(repr(answer)) < 2000
+        assert (
+            answer.table().height > 0
+            and answer.headline() in repr(answer)
+            and len(repr(answer)) < 2000
+        )
         assert answer._repr_html_().startswith("<pre")
         assert set(json.loads(answer.to_json())) == set(answer.as_dict())
-    hostile = replace(run, profile=replace(run.profile, trace=replace(run.trace, name="<script>alert(1)</script>")))
+    hostile = replace(
+        run,
+        profile=replace(run.profile, trace=replace(run.trace, name="<script>alert(1)</script>")),
+    )
     assert "<script>" not in hostile._repr_html_() and "&lt;script&gt;" in hostile._repr_html_()
 
 
@@ -70,15 +83,41 @@ def test_a_tolerance_of_any_share(run: tb.Run) -> None:
     far = run.distance("link", draws=0)
     kept = {t.share: t.slack for t in far.tolerances}
     assert all(far.tolerance(share) == slack for share, slack in kept.items())
-    assert far.table()["seconds"][0] == run.judged.seconds < run.seconds and far.table().columns == ["slack_s", "seconds", "penalty"]
-    assert run.distance("link", draws=0, repeats=[far.measured, 1.1 * far.measured]).table().columns[-1] == "high_seconds"
+    assert far.table()["seconds"][
+        0
+    ] == run.judged.seconds < run.seconds and far.table().columns == [
+        "slack_s",
+        "seconds",
+        "penalty",
+    ]
+    assert (
+        run.distance("link", draws=0, repeats=[far.measured, 1.1 * far.measured])
+        .table()
+        .columns[-1]
+        == "high_seconds"
+    )
 
 
 def test_the_package_is_imported_without_its_rooms() -> None:
-    code = "import sys, turnbuckle; print([m for m in sys.modules if m.split('.')[0] in ('polars', 'numpy', 'scipy')])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
-    version = subprocess.run([sys.executable, "-m", "turnbuckle", "--version"], capture_output=True, text=True, check=True)
-    assert version.stdout.splitlines()[0] == f"turnbuckle {importlib.metadata.version('turnbuckle')}"
+    code = (
+        "import sys, turnbuckle; print([m for m in sys.modules if m.split('.')[0] in ('polars', "
+        "'numpy', 'scipy')])"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
+    version = subprocess.run(
+        [sys.executable, "-m", "turnbuckle", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (
+        version.stdout.splitlines()[0] == f"turnbuckle {importlib.metadata.version('turnbuckle')}"
+    )
 
 
 def test_a_notebook_shows_what_a_terminal_does(run: tb.Run) -> None:

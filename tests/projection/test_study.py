@@ -24,7 +24,9 @@ SAMPLE = Path(str(files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlit
 
 @cache
 def seen() -> Run:
-    return Run.read(SAMPLE, use_cache=False, command="turnbuckle inspect dgemm-like-synthetic.sqlite")
+    return Run.read(
+        SAMPLE, use_cache=False, command="turnbuckle inspect dgemm-like-synthetic.sqlite"
+    )
 
 
 def test_an_inspection_recognises_its_machine() -> None:
@@ -40,7 +42,9 @@ def test_an_inspection_recognises_its_machine() -> None:
 def test_defaults_of_a_question() -> None:
     answer = seen().project(draws=20)
     assert tuple(p.target for p in answer.projections) == DEFAULT_TARGETS
-    assert answer.model is not None and answer.model.name == "nething" and answer.model.alpha == "auto"
+    assert (
+        answer.model is not None and answer.model.name == "nething" and answer.model.alpha == "auto"
+    )
     assert all(p.replay == "timeline" and p.interval is not None for p in answer.projections)
     (lambdas,) = seen().project(model=tb.additive({"data": 10.0}), draws=20).projections
     assert lambdas.target == "lambda" and lambdas.penalty < 1
@@ -58,7 +62,10 @@ def test_provenance_is_enough_to_ask_again() -> None:
     answer = seen().project(["cdi-row-link"], draws=10, seed=4)
     about = answer.provenance()
     assert about["profile"]["sha256"] == hashlib.sha256(SAMPLE.read_bytes()).hexdigest()
-    assert about["source_machine"]["name"] == "a100-sxm4-40" and len(about["source_machine"]["sha256"]) == 64
+    assert (
+        about["source_machine"]["name"] == "a100-sxm4-40"
+        and len(about["source_machine"]["sha256"]) == 64
+    )
     assert about["targets"] == [{"name": "cdi-row-link", "sha256": answer.targets[0].sha256}]
     assert (about["seed"], about["draws"], about["model"]["replay"]) == (4, 10, "auto")
     assert about["command"] == "turnbuckle inspect dgemm-like-synthetic.sqlite"
@@ -76,14 +83,19 @@ def test_tables_to_take_away(tmp_path: Path) -> None:
     answer = seen().project(["cdi-row-link", "nvlink-c2c"], draws=10)
     table = answer.table()
     assert table["target"].to_list() == ["cdi-row-link", "nvlink-c2c"]
-    parts = table.select(pl.sum_horizontal("launch_seconds", "kernel_seconds", "copy_seconds", "other_seconds")).to_series()
+    parts = table.select(
+        pl.sum_horizontal("launch_seconds", "kernel_seconds", "copy_seconds", "other_seconds")
+    ).to_series()
     assert parts.to_list() == pytest.approx(table["seconds"].to_list())
     profile = answer.run.profile
     frame = profile.to_pandas()
     assert len(frame) == profile.activities.height == profile.to_arrow().num_rows
     profile.to_parquet(tmp_path / "activities.parquet")
     again = pl.read_parquet(tmp_path / "activities.parquet")
-    assert again.height == profile.activities.height and again["exposed_ns"].sum() == profile.run_time_ns
+    assert (
+        again.height == profile.activities.height
+        and again["exposed_ns"].sum() == profile.run_time_ns
+    )
     assert answer.run.profile.table()["name"].drop_nulls().len() > 0
 
 

@@ -1,4 +1,6 @@
-"""The recorder without a GPU: its own code, built against CUPTI's real headers and a stand-in for driver, runtime, CUPTI and clock."""
+"""The recorder without a GPU: its own code, built against CUPTI's real headers and a stand-in for
+driver, runtime, CUPTI and clock.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ GPU = HERE.parents[1] / "validation" / "gpu"
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compile with warnings as errors, and each set of sources once for all workers: its bytes depend on sources and words alone."""
+    """Compile with warnings as errors, and each set of sources once for all workers: its bytes
+    depend on sources and words alone.
+    """
     complaint = toolchain.complaint
 
     def once(words: list[str], text: str = "") -> str | None:
@@ -45,14 +49,22 @@ def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         return messages[0] or complaint(words, text)
 
     def apart(command: list[str], target: str) -> str | None:
-        """Compile the recorder's sources into one object, which those that are linked to another CUPTI share."""
+        """Compile the recorder's sources into one object, which those that are linked to another
+        CUPTI share.
+        """
         last = max(place for place, word in enumerate(command) if word.endswith(".c"))
         program, *options = command[: last + 1]
-        resolved = [str(Path(word).resolve()) if word.startswith("/") else word for word in options if word != "-shared"]
+        resolved = [
+            str(Path(word).resolve()) if word.startswith("/") else word
+            for word in options
+            if word != "-shared"
+        ]
         linked = [word for word in options if not word.endswith(".c")]
         with tempfile.TemporaryDirectory() as folder:
             made = f"{folder}/sources.o"
-            return once([program, *resolved, "-r", "-o", made]) or complaint([program, *linked, made, *command[last + 1 :], target])
+            return once([program, *resolved, "-r", "-o", made]) or complaint(
+                [program, *linked, made, *command[last + 1 :], target]
+            )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CC", "cc -Wall -Wextra -Werror -Wfatal-errors -DLAST_WAIT_MS=300")
@@ -69,7 +81,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def real() -> toolchain.Cupti:
-    """NVIDIA's own CUPTI: headers and library, as the packages of the extra ``record`` bring them."""
+    """NVIDIA's own CUPTI: headers and library, as the packages of the extra ``record`` bring
+    them.
+    """
     return toolchain.choose()
 
 
@@ -85,46 +99,87 @@ def bench(real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Be
 
 
 def _equip(toolkit: Path, real: toolchain.Cupti) -> None:
-    """Fill a folder like a CUDA toolkit, with the driver in ``driver/`` and the program that the tests record."""
+    """Fill a folder like a CUDA toolkit, with the driver in ``driver/`` and the program that the
+    tests record.
+    """
     (toolkit / "include").symlink_to(real.includes[0])
     if len(real.includes) > 1:
         (toolkit / "targets" / "x86_64-linux").mkdir(parents=True)
         (toolkit / "targets" / "x86_64-linux" / "include").symlink_to(real.includes[1])
     (toolkit / "lib64").mkdir()
     library = toolkit / "lib64" / "libcupti.so"
-    linked = ("-fPIC", "-shared", "-Wl,-soname,libcupti.so", HERE / "standin.c", "-ldl", "-o", library)
+    linked = (
+        "-fPIC",
+        "-shared",
+        "-Wl,-soname,libcupti.so",
+        HERE / "standin.c",
+        "-ldl",
+        "-o",
+        library,
+    )
     subprocess.run([*against(real), *linked], check=True)
     (toolkit / "driver").mkdir()
     (toolkit / "driver" / "libcuda.so.1").symlink_to(library)
     run_path = f"-Wl,-rpath,{library.parent}"
-    subprocess.run([*against(real), HERE / "program.c", library, run_path, "-ldl", "-lpthread", "-o", toolkit / "program"], check=True)
+    subprocess.run(
+        [
+            *against(real),
+            HERE / "program.c",
+            library,
+            run_path,
+            "-ldl",
+            "-lpthread",
+            "-o",
+            toolkit / "program",
+        ],
+        check=True,
+    )
 
 
 @pytest.fixture(scope="module")
-def dependences(bench: Bench, real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dependences(
+    bench: Bench, real: toolchain.Cupti, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The programs, by a C compiler against CUDA's own headers and the stand-in's runtime."""
     library = bench.toolkit / "lib64" / "libcupti.so"
     words = [*against(real), "-x", "c", str(GPU / "dependences.cu"), "-x", "none", str(library)]
     words += [f"-Wl,-rpath,{library.parent}", "-ldl", "-o"]
-    made = made_once(tmp_path_factory, "dependences", lambda folder: subprocess.run([*words, str(folder / "dependences")], check=True))
+    made = made_once(
+        tmp_path_factory,
+        "dependences",
+        lambda folder: subprocess.run([*words, str(folder / "dependences")], check=True),
+    )
     return made / "dependences"
 
 
 @pytest.fixture
 def ran(bench: Bench, tmp_path: Path) -> Callable[..., Ran]:
-    """Run the program with the recorder; settings of the recorder and of the stand-in as keywords."""
+    """Run the program with the recorder; settings of the recorder and of the stand-in as
+    keywords.
+    """
 
     def run(*words: object, **settings: str) -> Ran:
         folder = tmp_path / f"raw{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("TB_", "STANDIN_", "SLURM_", "OMPI_", "PMI"))},
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith(("TB_", "STANDIN_", "SLURM_", "OMPI_", "PMI"))
+            },
             "CUDA_INJECTION64_PATH": str(bench.library),
             "NVTX_INJECTION64_PATH": str(bench.library),
             "TB_TRACE": str(folder / "%p.trace.csv"),
             **settings,
         }
-        done = subprocess.run([bench.program, *map(str, words)], env=env, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(
+            [bench.program, *map(str, words)],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
         files = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         return Ran(done.returncode, done.stdout, done.stderr, files)
 
@@ -132,7 +187,9 @@ def ran(bench: Bench, tmp_path: Path) -> Callable[..., Ran]:
 
 
 @pytest.fixture
-def verb(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def verb(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Said]:
     """Run ``turnbuckle WORDS`` in an empty folder on the machine that the stand-in plays."""
     work = tmp_path / "work"
     work.mkdir()

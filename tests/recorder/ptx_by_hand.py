@@ -1,6 +1,8 @@
-"""Runs the few PTX instructions that our kernels are made of, one thread after the other: slow, exact and without a device.
+"""Runs the few PTX instructions that our kernels are made of, one thread after the other: slow,
+exact and without a device.
 
-An instruction that it does not know, a register that nobody set, or an address outside the memory given stops it.
+An instruction that it does not know, a register that nobody set, or an address outside the memory
+given stops it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ COMPARED = {
 
 @dataclass
 class Kernel:
-    """Parameters in their order with their types, and instructions with the labels that stand before them."""
+    """Parameters in their order with their types, and instructions with the labels that stand
+    before them.
+    """
 
     parameters: dict[str, str]
     code: list[tuple[str, str, list[str]]] = field(default_factory=list)
@@ -35,7 +39,9 @@ class Kernel:
 def kernels(text: str) -> dict[str, Kernel]:
     """Every entry of a module."""
     out = {}
-    for name, parameters, body in re.findall(r"\.visible \.entry (\w+)\(([^)]*)\)\s*\{(.*?)\n\}", text, re.DOTALL):
+    for name, parameters, body in re.findall(
+        r"\.visible \.entry (\w+)\(([^)]*)\)\s*\{(.*?)\n\}", text, re.DOTALL
+    ):
         own = Kernel(dict(reversed(p.split()[1:]) for p in parameters.split(",") if p.strip()))
         own.parameters = {k: v.lstrip(".") for k, v in own.parameters.items()}
         for line in body.split("\n"):
@@ -66,7 +72,9 @@ class Device:
         return at + 4096
 
     def values(self, address: int, like: np.ndarray) -> np.ndarray:
-        return np.frombuffer(bytes(self.memory[address - 4096 : address - 4096 + like.nbytes]), dtype=like.dtype)
+        return np.frombuffer(
+            bytes(self.memory[address - 4096 : address - 4096 + like.nbytes]), dtype=like.dtype
+        )
 
     def run(self, kernel: Kernel, blocks: int, threads: int, *values: int) -> None:
         """All threads of a grid, each to its end."""
@@ -74,7 +82,12 @@ class Device:
         given = dict(zip(kernel.parameters, values, strict=True))
         for block in range(blocks):
             for thread in range(threads):
-                special = {"%ctaid.x": block, "%ntid.x": threads, "%tid.x": thread, "%nctaid.x": blocks}
+                special = {
+                    "%ctaid.x": block,
+                    "%ntid.x": threads,
+                    "%tid.x": thread,
+                    "%nctaid.x": blocks,
+                }
                 self._thread(kernel, given, special)
 
     def _thread(self, kernel: Kernel, given: dict[str, int], special: dict[str, int]) -> None:
@@ -93,7 +106,12 @@ class Device:
                 self._step(word.split("."), operands, registers, given, special)
 
     def _step(
-        self, word: list[str], operands: list[str], registers: dict[str, float], given: dict[str, int], special: dict[str, int]
+        self,
+        word: list[str],
+        operands: list[str],
+        registers: dict[str, float],
+        given: dict[str, int],
+        special: dict[str, int],
     ) -> None:
         kind = word[-1]
         if word[:2] == ["ld", "param"]:
@@ -137,7 +155,13 @@ class Device:
             "shl": lambda: int(read[0]) << int(read[1]),
             "fma": lambda: read[0] * read[1] + read[2],
         }[word[0]]()
-        to = word[2] if word[0] == "cvt" and word[1] == "rn" else word[1] if word[0] == "cvt" else kind
+        to = (
+            word[2]
+            if word[0] == "cvt" and word[1] == "rn"
+            else word[1]
+            if word[0] == "cvt"
+            else kind
+        )
         if to == "f32":
             return float(np.float32(result))
         return float(result) if to == "f64" else int(result) % (1 << (32 if to == "u32" else 64))

@@ -21,7 +21,9 @@ WARNINGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
 
 @dataclass(frozen=True)
 class Bench:
-    """What was built: a folder like a CUDA toolkit, the folder of its driver, a program, and the recorder."""
+    """What was built: a folder like a CUDA toolkit, the folder of its driver, a program, and the
+    recorder.
+    """
 
     toolkit: Path
     driver: Path
@@ -48,8 +50,14 @@ class Ran:
 
     def facts(self, word: str) -> list[str]:
         """Facts of all files that begin with a word."""
-        lines = [line for path in self.files for line in path.read_text(encoding="utf-8").splitlines()]
-        return [line.removeprefix(f"#{word} ") for line in lines if line.startswith(f"#{word} ") or line == f"#{word}"]
+        lines = [
+            line for path in self.files for line in path.read_text(encoding="utf-8").splitlines()
+        ]
+        return [
+            line.removeprefix(f"#{word} ")
+            for line in lines
+            if line.startswith(f"#{word} ") or line == f"#{word}"
+        ]
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,9 @@ class Said:
 
 
 def missing(what: str) -> None:
-    """Skip where a program of the test is not installed; the project's own CI installs it and never skips."""
+    """Skip where a program of the test is not installed; the project's own CI installs it and never
+    skips.
+    """
     if os.environ.get("TURNBUCKLE_REQUIRE_ALL"):
         pytest.fail(f"{what} is required here")
     packages = "gcc openmpi-bin libopenmpi-dev pocl-opencl-icd ocl-icd-opencl-dev opencl-headers"
@@ -72,8 +82,17 @@ def missing(what: str) -> None:
 def against(cupti: toolchain.Cupti) -> list[str]:
     """Return the words that compile a program of the tests against CUPTI's headers."""
     headers = [word for path in cupti.includes for word in ("-isystem", str(path))]
-    text = "".join(path.read_text(encoding="utf-8") for path in cupti.includes[0].glob("cupti_activity*.h"))
-    return [*toolchain.compiler(), *WARNINGS, *toolchain.record_options(text), *headers, "-idirafter", str(toolchain.stand_ins())]
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in cupti.includes[0].glob("cupti_activity*.h")
+    )
+    return [
+        *toolchain.compiler(),
+        *WARNINGS,
+        *toolchain.record_options(text),
+        *headers,
+        "-idirafter",
+        str(toolchain.stand_ins()),
+    ]
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
@@ -90,7 +109,9 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 
 def draws(seed: int, thread: int, low: int, high: int, count: int, rank: int = 0) -> list[int]:
-    """What slack.c draws for one thread: splitmix64 from seed, rank and the thread's place, written again."""
+    """What slack.c draws for one thread: splitmix64 from seed, rank and the thread's place, written
+    again.
+    """
     every, step = (1 << 64) - 1, 0x9E3779B97F4A7C15
 
     def mixed(z: int) -> int:
@@ -98,5 +119,10 @@ def draws(seed: int, thread: int, low: int, high: int, count: int, rank: int = 0
         z = (z ^ z >> 27) * 0x94D049BB133111EB & every
         return z ^ z >> 31
 
-    state = mixed((mixed((mixed((seed + step) & every) + rank + step) & every) + thread + step) & every)
-    return [low + (mixed((state + n * step) & every) * (high - low + 1) >> 64) for n in range(1, count + 1)]
+    state = mixed(
+        (mixed((mixed((seed + step) & every) + rank + step) & every) + thread + step) & every
+    )
+    return [
+        low + (mixed((state + n * step) & every) * (high - low + 1) >> 64)
+        for n in range(1, count + 1)
+    ]

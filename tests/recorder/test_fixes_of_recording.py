@@ -1,4 +1,5 @@
-"""The fix that an error of the recorder names is one that works: recording fails with the code, and with the fix it is done.
+"""The fix that an error of the recorder names is one that works: recording fails with the code, and
+with the fix it is done.
 
 A line of ``fixes.csv`` begins with what is set in the environment, as a shell has it.
 """
@@ -18,9 +19,16 @@ from turnbuckle.recorder import toolchain
 
 
 @pytest.fixture
-def shell(verb: Callable[..., Said], bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Said]:
+def shell(
+    verb: Callable[..., Said], bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Said]:
     """Run a line of the table on the machine that the stand-in plays."""
-    places = {"LIBRARY": bench.library, "PROGRAM": bench.program, "TOOLKIT": bench.toolkit, "BUILT": toolchain.LIBRARY}
+    places = {
+        "LIBRARY": bench.library,
+        "PROGRAM": bench.program,
+        "TOOLKIT": bench.toolkit,
+        "BUILT": toolchain.LIBRARY,
+    }
     Path("file").touch()
     Path("none").mkdir()
     Path("none/libcuda.so.1").write_text("no library", encoding="utf-8")
@@ -28,11 +36,19 @@ def shell(verb: Callable[..., Said], bench: Bench, monkeypatch: pytest.MonkeyPat
     def run(line: str) -> Said:
         words = words_of(line, Path())
         settings = [word for word in words if re.match("[A-Z_0-9]+=", word)]
-        given = [re.sub("[A-Z]{5,}", lambda found: str(places.get(found[0], found[0])), word) for word in words[len(settings) :]]
+        given = [
+            re.sub("[A-Z]{5,}", lambda found: str(places.get(found[0], found[0])), word)
+            for word in words[len(settings) :]
+        ]
         with monkeypatch.context() as patch:
             for setting in settings:
                 name, _, value = setting.partition("=")
-                patch.setenv(name, str(Path(value).absolute()) if name in ("XDG_CACHE_HOME", "LD_LIBRARY_PATH") else value)
+                patch.setenv(
+                    name,
+                    str(Path(value).absolute())
+                    if name in ("XDG_CACHE_HOME", "LD_LIBRARY_PATH")
+                    else value,
+                )
             return verb(*given)
 
     return run

@@ -1,4 +1,6 @@
-"""The first look at a device: on the machine that stands in everything is as it should be, and what is planted wrong is called so."""
+"""The first look at a device: on the machine that stands in everything is as it should be, and what
+is planted wrong is called so.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +21,37 @@ Verdicts = dict[str, tuple[str, str]]
 
 
 @pytest.fixture
-def looked(bench: Bench, dependences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Verdicts]:
-    """Verdicts by what they are of, without the machine's own and PyTorch's; settings of the stand-in as keywords."""
+def looked(
+    bench: Bench, dependences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Verdicts]:
+    """Verdicts by what they are of, without the machine's own and PyTorch's; settings of the
+    stand-in as keywords.
+    """
 
     def at(**settings: str) -> Verdicts:
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
-        built = {"recorder": str(bench.library), "dependences": str(dependences), "cublas": "no", "cupti": "CUPTI"}
+        built = {
+            "recorder": str(bench.library),
+            "dependences": str(dependences),
+            "cublas": "no",
+            "cupti": "CUPTI",
+        }
         monkeypatch.setattr(look, "ITERATIONS", 20)
         monkeypatch.setattr(look, "HERE", tmp_path)  # there is no torch_programs.py
         monkeypatch.setattr(look, "lengths", lambda folder: iter(()))
         monkeypatch.setattr(look, "facts", lambda built: iter(()))
         (tmp_path / "built.json").write_text(json.dumps(built), encoding="utf-8")
-        assert look.main([str(tmp_path / "built.json"), str(tmp_path / "out")]) == 1, "PyTorch is missing"
+        assert look.main([str(tmp_path / "built.json"), str(tmp_path / "out")]) == 1, (
+            "PyTorch is missing"
+        )
         found = json.loads((tmp_path / "out" / "look.json").read_text(encoding="utf-8"))["verdicts"]
         assert (tmp_path / "out" / "look.txt").read_text(encoding="utf-8").count("\n") == len(found)
-        return {v["what"]: (v["verdict"], v["found"]) for v in found if not v["what"].startswith("torch")}
+        return {
+            v["what"]: (v["verdict"], v["found"])
+            for v in found
+            if not v["what"].startswith("torch")
+        }
 
     return at
 
@@ -43,32 +60,55 @@ def test_all_is_well_where_all_is_well(looked: Callable[..., Verdicts]) -> None:
     found = looked()
     assert {what: how for what, how in found.items() if how[0] == "BAD"} == {} and len(found) > 40
     assert "kernels 1280 of 1280" in found["launch: as the program did"][1]
-    assert found["delayed.after: 20000 ns, 50 iterations"] == ("ok", found["delayed.after: 20000 ns, 50 iterations"][1])
-    assert "3250 calls of 3250, each held 20000 ns" in found["delayed.after: 20000 ns, 50 iterations"][1]
-    assert found["launch.cupti: clocks"][0] == "note" and "are of both" in found["launch: driver calls in runtime calls"][1]
+    assert found["delayed.after: 20000 ns, 50 iterations"] == (
+        "ok",
+        found["delayed.after: 20000 ns, 50 iterations"][1],
+    )
+    assert (
+        "3250 calls of 3250, each held 20000 ns"
+        in found["delayed.after: 20000 ns, 50 iterations"][1]
+    )
+    assert (
+        found["launch.cupti: clocks"][0] == "note"
+        and "are of both" in found["launch: driver calls in runtime calls"][1]
+    )
 
 
 @pytest.mark.parametrize(
     ("settings", "bad"),
     [
-        ({"STANDIN_TIMELESS": "1"}, {"launch.monotonic: kernels and calls", "launch.monotonic: records"}),
+        (
+            {"STANDIN_TIMELESS": "1"},
+            {"launch.monotonic: kernels and calls", "launch.monotonic: records"},
+        ),
         ({"STANDIN_NO_KIND": "38"}, {"launch: records", "launch: as the program did"}),  # waits
         ({"STANDIN_REFUSE": "39"}, {"launch: runs", "copy: runs", "delayed.after: runs"}),
         ({"STANDIN_VERSION": "120000"}, {"launch: runs"}),
     ],
 )
 def test_what_is_wrong_is_called_so(
-    looked: Callable[..., Verdicts], settings: dict[str, str], bad: set[str], monkeypatch: pytest.MonkeyPatch
+    looked: Callable[..., Verdicts],
+    settings: dict[str, str],
+    bad: set[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if "STANDIN_REFUSE" not in settings:
         # the verdicts in question are those of one program
         run = look.run
         nothing = (0, 0.0, [], "", None, {})
-        monkeypatch.setattr(look, "run", lambda name, *of: run(name, *of) if name.startswith("launch") else look.Ran(name, *nothing))
+        monkeypatch.setattr(
+            look,
+            "run",
+            lambda name, *of: (
+                run(name, *of) if name.startswith("launch") else look.Ran(name, *nothing)
+            ),
+        )
     found = looked(**settings)
     assert bad <= {what for what, (how, _) in found.items() if how == "BAD"}, found
     if "STANDIN_TIMELESS" in settings:
-        assert found["launch.cupti: kernels and calls"][0] == "ok", "CUPTI's own clock is not touched by that defect"
+        assert found["launch.cupti: kernels and calls"][0] == "ok", (
+            "CUPTI's own clock is not touched by that defect"
+        )
     if "STANDIN_REFUSE" in settings:
         assert "MULTIPLE_SUBSCRIBERS" in found["launch: runs"][1]
 

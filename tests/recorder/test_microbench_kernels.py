@@ -1,4 +1,6 @@
-"""Every kernel of the measuring program does what its section takes it to do: run by hand, instruction by instruction."""
+"""Every kernel of the measuring program does what its section takes it to do: run by hand,
+instruction by instruction.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def test_the_empty_kernel_ends(module: dict[str, Kernel], device: Device) -> Non
 
 
 @pytest.mark.parametrize("cycles", [0, 50, 500])
-def test_a_spin_lasts_its_cycles_and_little_more(cycles: int, module: dict[str, Kernel], device: Device) -> None:
+def test_a_spin_lasts_its_cycles_and_little_more(
+    cycles: int, module: dict[str, Kernel], device: Device
+) -> None:
     device.run(module["tb_spin"], 1, 1, cycles)
     assert cycles <= device.clock <= cycles + 16
 
@@ -49,20 +53,29 @@ def test_a_spin_lasts_its_cycles_and_little_more(cycles: int, module: dict[str, 
 def test_a_flag_is_stored_when_its_time_has_come(module: dict[str, Kernel], device: Device) -> None:
     flag = device.place(np.zeros(4, np.uint32))
     device.run(module["tb_flag"], 1, 1, 300, flag, 77)
-    assert device.values(flag, np.zeros(4, np.uint32)).tolist() == [77, 0, 0, 0] and 300 <= device.clock <= 330
+    assert (
+        device.values(flag, np.zeros(4, np.uint32)).tolist() == [77, 0, 0, 0]
+        and 300 <= device.clock <= 330
+    )
 
 
-def test_flags_are_answered_in_turn_and_waiting_ends(module: dict[str, Kernel], device: Device) -> None:
+def test_flags_are_answered_in_turn_and_waiting_ends(
+    module: dict[str, Kernel], device: Device
+) -> None:
     there, back = (device.place(np.array([value], np.uint32)) for value in (1, 0))
     # the first flag stands; the second never comes, and the kernel gives up
     device.run(module["tb_pingpong"], 1, 1, there, back, 5, 400)
-    assert device.values(back, np.zeros(1, np.uint32)).tolist() == [1] and 400 <= device.clock <= 460
+    assert (
+        device.values(back, np.zeros(1, np.uint32)).tolist() == [1] and 400 <= device.clock <= 460
+    )
     device.run(module["tb_pingpong"], 1, 1, there, back, 1, 400)
     assert device.clock <= 500
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_passes_over_memory(shape: tuple[int, int], module: dict[str, Kernel], device: Device) -> None:
+def test_passes_over_memory(
+    shape: tuple[int, int], module: dict[str, Kernel], device: Device
+) -> None:
     one, two = numbers(100), numbers(100)[::-1].copy()
     a, b, c = device.place(np.zeros(100)), device.place(one), device.place(two)
     device.run(module["tb_triad"], *shape, a, b, c, 99)
@@ -77,7 +90,9 @@ def test_passes_over_memory(shape: tuple[int, int], module: dict[str, Kernel], d
 
 
 def test_reading_touches_every_byte(module: dict[str, Kernel], device: Device) -> None:
-    """One number of all is set so that their sum is the one that would be stored: it is, so all were read."""
+    """One number of all is set so that their sum is the one that would be stored: it is, so all
+    were read.
+    """
     values = np.zeros(64)
     values[37] = 1.2345
     place, out = device.place(values), device.place(np.zeros(1))
@@ -86,7 +101,9 @@ def test_reading_touches_every_byte(module: dict[str, Kernel], device: Device) -
 
 
 @pytest.mark.parametrize(("name", "kind"), [("tb_fma64", np.float64), ("tb_fma32", np.float32)])
-def test_chains_of_multiply_add(name: str, kind: type, module: dict[str, Kernel], device: Device) -> None:
+def test_chains_of_multiply_add(
+    name: str, kind: type, module: dict[str, Kernel], device: Device
+) -> None:
     """8 chains of 16 steps a round, as the number of operations takes it; all threads store."""
     out = device.place(np.zeros(6, kind))
     device.run(module[name], 2, 3, out, 2)
@@ -104,7 +121,10 @@ def test_a_chase_follows_its_chain(module: dict[str, Kernel], device: Device) ->
     order = np.random.default_rng(3).permutation(64)
     chain = np.zeros(64, np.uint32)
     chain[order] = np.roll(order, -1)
-    place, out, cycles, ns = device.place(chain), *(device.place(np.zeros(1, np.uint64)) for _ in range(3))
+    place, out, cycles, ns = (
+        device.place(chain),
+        *(device.place(np.zeros(1, np.uint64)) for _ in range(3)),
+    )
     device.run(module["tb_chase"], 1, 1, place, int(order[5]), 20, out, cycles, ns)
     assert device.values(out, np.zeros(1, np.uint32))[0] == order[(5 + 16 + 20) % 64]
     taken = device.values(cycles, np.zeros(1, np.uint64))[0]

@@ -1,4 +1,6 @@
-"""Many draws of a long run: what stands in for a replay is what a replay says, or the replay is made."""
+"""Many draws of a long run: what stands in for a replay is what a replay says, or the replay is
+made.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def change(replay: TimelineReplay, ratio: Float, added: Float) -> Change:
     """Change all durations alike, and add a time to every activity [s]; both of shape (draws,)."""
     pieces = np.ones(len(replay.run))
     nothing = 0.0 * pieces
-    return Change(ratio[:, None] * pieces, added[:, None] * pieces, nothing, nothing, np.ones((1, 1)))
+    return Change(
+        ratio[:, None] * pieces, added[:, None] * pieces, nothing, nothing, np.ones((1, 1))
+    )
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -48,7 +52,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return rows
 
 
-def test_draws_on_few_paths_need_few_replays(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_on_few_paths_need_few_replays(
+    replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     z = np.random.default_rng(7).standard_normal((2, DRAWS))
     changed = change(replay, np.exp(0.3 * z[0]), 1e-6 * np.exp(z[1]))
     every = replay.seconds(changed)
@@ -59,14 +65,18 @@ def test_draws_on_few_paths_need_few_replays(replay: TimelineReplay, monkeypatch
     assert (found[:: DRAWS - 1] == every[:: DRAWS - 1]).all(), "what was replayed is what it is"
 
 
-def test_draws_that_are_alike_need_one_replay(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_that_are_alike_need_one_replay(
+    replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = counted(monkeypatch)
     same = change(replay, np.ones(DRAWS), np.zeros(DRAWS))
     found = drawn_seconds(replay, same)
     assert sum(rows) == 1 and (found == replay.seconds(no_change(len(replay.run)))).all()
 
 
-def test_draws_that_change_nothing_need_two_replays(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_that_change_nothing_need_two_replays(
+    replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = np.repeat(no_change(len(replay.run)).values.reshape(1, -1), DRAWS, axis=0)
     values[:, np.flatnonzero(replay._weights == 0.0)[0]] += np.linspace(0.0, 1e-6, DRAWS)
     rows = counted(monkeypatch)
@@ -74,14 +84,18 @@ def test_draws_that_change_nothing_need_two_replays(replay: TimelineReplay, monk
     assert sum(rows) == 2 and (found == replay.seconds(no_change(len(replay.run)))).all()
 
 
-def test_what_is_not_predicted_closely_is_replayed(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_predicted_closely_is_replayed(
+    replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(drawn, "_CLOSE", -1.0)
     z = np.random.default_rng(7).standard_normal((2, DRAWS))
     changed = change(replay, np.exp(0.3 * z[0]), 1e-6 * np.exp(z[1]))
     assert (drawn_seconds(replay, changed) == replay.seconds(changed)).all()
 
 
-def test_a_short_run_is_replayed_draw_by_draw(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_run_is_replayed_draw_by_draw(
+    replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(drawn, "_REPLAYED", 500_000_000)
     changed = change(replay, np.linspace(0.5, 2.0, DRAWS), np.zeros(DRAWS))
     assert (drawn_seconds(replay, changed) == replay.seconds(changed)).all()
@@ -95,14 +109,24 @@ def test_the_draws_of_a_long_run_tell_all_its_numbers_apart() -> None:
     for name in DEFAULT_TARGETS:
         target = load(name)
         names = question.names(target, Pair(seen.source, target), model)
-        assert 1.2 * sensitivity._LEAST_ROWS * (sensitivity._DEGREE * len(names) + 1) <= uncertainty.FEWEST
+        assert (
+            1.2 * sensitivity._LEAST_ROWS * (sensitivity._DEGREE * len(names) + 1)
+            <= uncertainty.FEWEST
+        )
 
 
-def test_points_of_a_curve_share_their_paths(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two parameters that are drawn, at twelve points of a curve: a dozen replays a point tell all draws."""
+def test_points_of_a_curve_share_their_paths(
+    replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two parameters that are drawn, at twelve points of a curve: a dozen replays a point tell all
+    draws.
+    """
     r = np.random.default_rng(3)
     ratio, added = np.exp(0.2 * r.normal(size=DRAWS)), np.exp(0.5 * r.normal(size=DRAWS))
-    points = [change(replay, 1 + away * (ratio - 0.5), away * 1e-5 * added) for away in np.geomspace(1e-3, 10, 12)]
+    points = [
+        change(replay, 1 + away * (ratio - 0.5), away * 1e-5 * added)
+        for away in np.geomspace(1e-3, 10, 12)
+    ]
     exact = [replay.seconds(point) for point in points]
     rows = counted(monkeypatch)
     found = along_seconds(replay, points)
@@ -110,14 +134,23 @@ def test_points_of_a_curve_share_their_paths(replay: TimelineReplay, monkeypatch
     for seconds, true in zip(found, exact, strict=True):
         assert (seconds <= true * (1 + 1e-12)).all(), "bounds from below"
         assert np.abs(seconds - true).max() <= 0.05 * true.std()
-        assert np.quantile(seconds, [0.05, 0.95]) == pytest.approx(np.quantile(true, [0.05, 0.95]), abs=0.01 * true.std())
+        assert np.quantile(seconds, [0.05, 0.95]) == pytest.approx(
+            np.quantile(true, [0.05, 0.95]), abs=0.01 * true.std()
+        )
 
 
-def test_a_point_that_paths_do_not_tell_is_drawn_for_itself(replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_point_that_paths_do_not_tell_is_drawn_for_itself(
+    replay: TimelineReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     r = np.random.default_rng(4)
-    points = [change(replay, np.exp(0.2 * r.normal(size=DRAWS)), away * np.ones(DRAWS)) for away in (0.0, 1e-4)]
+    points = [
+        change(replay, np.exp(0.2 * r.normal(size=DRAWS)), away * np.ones(DRAWS))
+        for away in (0.0, 1e-4)
+    ]
     exact = [replay.seconds(point) for point in points]
-    monkeypatch.setattr(drawn, "_shared_bounds", lambda replay, flat, full, shape, columns: np.ones(shape))
+    monkeypatch.setattr(
+        drawn, "_shared_bounds", lambda replay, flat, full, shape, columns: np.ones(shape)
+    )
     for seconds, true in zip(along_seconds(replay, points), exact, strict=True):
         assert np.abs(seconds - true).max() <= 0.2 * true.std()
 
@@ -126,6 +159,6 @@ def test_points_where_nothing_is_drawn(replay: TimelineReplay) -> None:
     pieces = np.ones((1, 1))
     points = [change(replay, pieces[0] * ratio, pieces[0] * 0.0) for ratio in (1.0, 2.0)]
     found = along_seconds(replay, points)
-    assert [f.shape for f in found] == [(1,), (1,)] and [float(f[0]) for f in found] == pytest.approx(
-        [float(replay.seconds(point)[0]) for point in points]
-    )
+    assert [f.shape for f in found] == [(1,), (1,)] and [
+        float(f[0]) for f in found
+    ] == pytest.approx([float(replay.seconds(point)[0]) for point in points])

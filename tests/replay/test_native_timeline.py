@@ -19,7 +19,8 @@ from turnbuckle._native import Timeline
 plain = settings(max_examples=80)
 NONE = 0xFFFFFFFF
 PARAMETERS = 2
-Edge = tuple[int, int, int, int, int, int, int]  # source, target, lag, two terms of parameter (PARAMETERS: none) and amount
+# source, target, lag, two terms of parameter (PARAMETERS: none) and amount
+Edge = tuple[int, int, int, int, int, int, int]
 Straight = tuple[Fraction, Fraction]  # constant and slope
 
 
@@ -32,19 +33,35 @@ class Drawn:
     name: list[int]
 
     def native(self) -> Timeline:
-        source, target, lag, p, a, q, b = (np.array([e[i] for e in self.edges], dtype=np.int64) for i in range(7))
+        source, target, lag, p, a, q, b = (
+            np.array([e[i] for e in self.edges], dtype=np.int64) for i in range(7)
+        )
         name = np.array(self.name)
         residual = np.zeros(len(name), dtype=np.int64)
         residual[name] = self.residual
         first, second = (np.where(x == PARAMETERS, NONE, x).astype(np.uint32) for x in (p, q))
         ends = name[source].astype(np.uint32), name[target].astype(np.uint32)
-        return Timeline(len(name), *ends, lag, first, a.astype(float), second, b.astype(float), residual, PARAMETERS)
+        return Timeline(
+            len(name),
+            *ends,
+            lag,
+            first,
+            a.astype(float),
+            second,
+            b.astype(float),
+            residual,
+            PARAMETERS,
+        )
 
     def instants(self, values: tuple[Fraction, ...]) -> list[Fraction]:
         """Every instant at a place of the parameter space, in this graph's own order."""
         x: list[Fraction] = []
         for v, residual in enumerate(self.residual):
-            before = [x[e[0]] + max(Fraction(0), e[2] + _change(e, values)) for e in self.edges if e[1] == v]
+            before = [
+                x[e[0]] + max(Fraction(0), e[2] + _change(e, values))
+                for e in self.edges
+                if e[1] == v
+            ]
             x.append(max(before, default=Fraction(0)) + residual)
         return x
 
@@ -56,8 +73,17 @@ class Drawn:
             incoming = [e for e in self.edges if e[1] == v]
             for e in incoming:
                 lag, slope = e[2] + _change(e, at), _change(e, direction)
-                kept = {(Fraction(0), Fraction(0)), (lag, slope)} if slope or lag <= 0 else {(lag, slope)}
-                here |= {(c + a + residual, k + b) for c, k in lengths[e[0]] for a, b in kept if slope or a >= 0}
+                kept = (
+                    {(Fraction(0), Fraction(0)), (lag, slope)}
+                    if slope or lag <= 0
+                    else {(lag, slope)}
+                )
+                here |= {
+                    (c + a + residual, k + b)
+                    for c, k in lengths[e[0]]
+                    for a, b in kept
+                    if slope or a >= 0
+                }
             lengths.append(here if incoming else {(Fraction(residual), Fraction(0))})
         return set().union(*lengths)
 
@@ -100,7 +126,9 @@ def line(
     return s, value, slope, gap
 
 
-def bends(paths: set[Straight], first: int, last: int) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
+def bends(
+    paths: set[Straight], first: int, last: int
+) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
     """Knots, values and slopes of the upper envelope, path after path."""
     s, end = Fraction(first), Fraction(last)
     c, k = max(paths, key=lambda p: (p[0] + p[1] * s, p[1]))
@@ -122,7 +150,9 @@ def test_all_instants_are_those_of_the_longest_path(graph: Drawn, at: tuple[int,
     expected[graph.name] = floats(graph.instants(tuple(map(Fraction, at))))
     instants, path = native.replayed(floats(at))
     assert np.frombuffer(instants).tolist() == expected.tolist()
-    assert np.frombuffer(native.last(floats([at] * 9), threads=2)).tolist() == [max(0, *expected)] * 9
+    assert (
+        np.frombuffer(native.last(floats([at] * 9), threads=2)).tolist() == [max(0, *expected)] * 9
+    )
     recorded = np.zeros(len(graph.name), dtype=np.int64)
     recorded[graph.name] = [int(x) for x in graph.instants((Fraction(0),) * PARAMETERS)]
     assert np.frombuffer(native.recorded(), dtype=np.int64).tolist() == recorded.tolist()
@@ -137,9 +167,13 @@ def test_all_instants_are_those_of_the_longest_path(graph: Drawn, at: tuple[int,
 
 @plain
 @given(graphs(least_residual=-4), places, st.data())
-def test_edges_left_out_are_as_if_never_there(graph: Drawn, at: tuple[int, ...], data: st.DataObject) -> None:
+def test_edges_left_out_are_as_if_never_there(
+    graph: Drawn, at: tuple[int, ...], data: st.DataObject
+) -> None:
     """1 leaves an edge out, 2 and 4 take the first and the second term of its change away."""
-    spared = data.draw(st.lists(st.integers(0, 7), min_size=len(graph.edges), max_size=len(graph.edges)))
+    spared = data.draw(
+        st.lists(st.integers(0, 7), min_size=len(graph.edges), max_size=len(graph.edges))
+    )
     kept = [
         (*e[:3], PARAMETERS if which & 2 else e[3], e[4], PARAMETERS if which & 4 else e[5], e[6])
         for e, which in zip(graph.edges, spared, strict=True)
@@ -209,15 +243,25 @@ def test_what_the_limit_leaves_out_is_no_more_than_the_gap(
 
 
 @plain
-@given(graphs(), places, st.tuples(*[st.floats(-3, 3)] * PARAMETERS), st.floats(-5, 5), st.floats(0, 20))
-def test_odd_numbers_end_too(graph: Drawn, at: tuple[int, ...], direction: tuple[float, ...], first: float, length: float) -> None:
+@given(
+    graphs(),
+    places,
+    st.tuples(*[st.floats(-3, 3)] * PARAMETERS),
+    st.floats(-5, 5),
+    st.floats(0, 20),
+)
+def test_odd_numbers_end_too(
+    graph: Drawn, at: tuple[int, ...], direction: tuple[float, ...], first: float, length: float
+) -> None:
     native, start = graph.native(), floats(at) / 7
     s, value, slope, gap = line(native, start, direction, first, first + length)
     assert gap == 0 and (np.diff(slope) > 0).all() and (np.diff(s) > 0).all() | (s[0] == s[-1])
     dense = np.linspace(first, first + length, 101)
     expected = np.frombuffer(native.last(start + dense[:, None] * floats(direction), threads=1))
     assert np.allclose(np.interp(dense, s, value), expected, rtol=1e-10, atol=1e-9)
-    rise = np.frombuffer(native.slopes(start + dense[50] * floats(direction), floats([direction]), threads=1))
+    rise = np.frombuffer(
+        native.slopes(start + dense[50] * floats(direction), floats([direction]), threads=1)
+    )
     assert rise[0] == pytest.approx(expected[50], rel=1e-10, abs=1e-9) and rise[1] <= rise[2]
 
 
@@ -227,14 +271,32 @@ def chain(lags: list[int], amount: float = 1e9, parameter: int = 0) -> Timeline:
     at = np.arange(n, dtype=np.uint32)
     same = np.full(n, parameter, dtype=np.uint32)
     none, zero = np.full(n, NONE, dtype=np.uint32), np.zeros(n)
-    return Timeline(n + 1, at, at + np.uint32(1), np.array(lags), same, np.full(n, amount), none, zero, np.zeros(n + 1, np.int64), 1)
+    return Timeline(
+        n + 1,
+        at,
+        at + np.uint32(1),
+        np.array(lags),
+        same,
+        np.full(n, amount),
+        none,
+        zero,
+        np.zeros(n + 1, np.int64),
+        1,
+    )
 
 
 def test_long_runs_stay_exact() -> None:
     lags = [2**53 + 1, 2**40 + 3, 0, 1]
-    assert np.frombuffer(chain(lags).recorded(), dtype=np.int64).tolist() == [0, *np.cumsum(lags).tolist()]
+    assert np.frombuffer(chain(lags).recorded(), dtype=np.int64).tolist() == [
+        0,
+        *np.cumsum(lags).tolist(),
+    ]
     s, value, slope, _ = line(chain([2**40 + 3, 0, 1]), [0.0], [1e-9], 0, 2**33)
-    assert (s.tolist(), slope.tolist(), value.tolist()) == ([0, 2**33], [3], [2**40 + 4, 2**40 + 4 + 3 * 2**33])
+    assert (s.tolist(), slope.tolist(), value.tolist()) == (
+        [0, 2**33],
+        [3],
+        [2**40 + 4, 2**40 + 4 + 3 * 2**33],
+    )
 
 
 def test_amounts_that_all_differ() -> None:
@@ -244,7 +306,18 @@ def test_amounts_that_all_differ() -> None:
     source, none = np.arange(n, dtype=np.uint32), np.full(n, NONE, dtype=np.uint32)
     parameter = rng.integers(0, 300, n).astype(np.uint32)
     nothing = np.zeros(n + 1, np.int64)
-    native = Timeline(n + 1, source, source + np.uint32(1), nothing[1:], parameter, amount, none, nothing[1:] * 1.0, nothing, 300)
+    native = Timeline(
+        n + 1,
+        source,
+        source + np.uint32(1),
+        nothing[1:],
+        parameter,
+        amount,
+        none,
+        nothing[1:] * 1.0,
+        nothing,
+        300,
+    )
     expected = (amount * values[parameter]).sum()
     assert np.frombuffer(native.last(values, threads=1))[0] == pytest.approx(expected, rel=1e-9)
     row = np.frombuffer(native.slopes(values * 0, values, threads=1))
@@ -261,16 +334,30 @@ def test_threads_find_the_same() -> None:
     lag = np.r_[rng.integers(0, 100, n), (target - source)[n:] * rng.integers(0, 400, n)]
     amounts = rng.integers(0, 90, 2 * n) * 1.0, rng.integers(0, 9, 2 * n) * 1.0
     ends = source.astype(np.uint32), target.astype(np.uint32)
-    native = Timeline(n + 1, *ends, lag, first, amounts[0], second, amounts[1], np.zeros(n + 1, np.int64), parameters)
+    native = Timeline(
+        n + 1,
+        *ends,
+        lag,
+        first,
+        amounts[0],
+        second,
+        amounts[1],
+        np.zeros(n + 1, np.int64),
+        parameters,
+    )
     for count in (2, 9, 50):
         rows = rng.integers(0, 5, (count, parameters)) * 1.0
         one = np.frombuffer(native.last(rows, threads=1))
         assert len(set(one)) > 1
         for threads in (2, 3, 7):
             assert native.last(rows, threads=threads) == one.tobytes()
-            assert native.slopes(rows[0], rows, threads=threads) == native.slopes(rows[0], rows, threads=1)
+            assert native.slopes(rows[0], rows, threads=threads) == native.slopes(
+                rows[0], rows, threads=1
+            )
         assert one.tolist() == [np.frombuffer(native.replayed(row)[0]).max() for row in rows]
-    one_by_one, side_by_side = (native.line(rows[0], rows[1], 0.0, 9.0, limit=1000, threads=threads) for threads in (1, 2))
+    one_by_one, side_by_side = (
+        native.line(rows[0], rows[1], 0.0, 9.0, limit=1000, threads=threads) for threads in (1, 2)
+    )
     assert one_by_one == side_by_side and one_by_one[3] == 0
     assert len(one_by_one[0]) > 4 * 8
     passes, places = native.looks
@@ -289,7 +376,9 @@ def test_threads_find_the_same() -> None:
         ([0.0], [1.0], 0, 1, 0),
     ],
 )
-def test_what_is_no_line_is_refused(at: list[float], direction: list[float], first: float, last: float, limit: int) -> None:
+def test_what_is_no_line_is_refused(
+    at: list[float], direction: list[float], first: float, last: float, limit: int
+) -> None:
     with pytest.raises(ValueError):
         chain([1, 2]).line(floats(at), floats(direction), first, last, limit=limit, threads=1)
 
@@ -312,7 +401,10 @@ def test_an_interrupt_stops_it(threads: int) -> None:
     native = chain([1] * 10_000)
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
-        for work in (native.last, lambda rows, threads: native.slopes(floats([0.0]), rows, threads=threads)):
+        for work in (
+            native.last,
+            lambda rows, threads: native.slopes(floats([0.0]), rows, threads=threads),
+        ):
             began = time.process_time()
             with pytest.raises(KeyboardInterrupt):
                 signal.setitimer(signal.ITIMER_REAL, 0.05)

@@ -1,4 +1,6 @@
-"""What order is worth: explained and unexplained are the whole run, and an order that cannot be trusted is refused with advice."""
+"""What order is worth: explained and unexplained are the whole run, and an order that cannot be
+trusted is refused with advice.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def ready(profile: Profile) -> tuple[Trust, Prepared]:
 
 
 def launches(n: int, late: int = 0, every: int = 10**9) -> Profile:
-    """`n` launches of 2 us with a kernel of 5 us each; every so many begin `late` before their call."""
+    """`n` launches of 2 us with a kernel of 5 us each; every so many begin `late` before their
+    call.
+    """
     calls = [call(1_000 + 20_000 * i, 3_000 + 20_000 * i, i + 1) for i in range(n)]
     kernels = []
     for i in range(n):
@@ -70,11 +74,17 @@ def test_time_between_calls_is_taken_as_recorded() -> None:
 
 def test_a_launch_held_back_by_nothing_known_is_taken_as_recorded() -> None:
     """Ten launches of 2 us and one of 100 us: what is beyond ten times a launch counts."""
-    calls = [call(1_000 + 2_000 * i, 3_000 + 2_000 * i, i + 1) for i in range(10)] + [call(21_000, 121_000, 11)]
-    kernels = [on_device(5_000 + 2_000 * i, 6_000 + 2_000 * i, i + 1) for i in range(10)] + [on_device(123_000, 125_000, 11)]
+    calls = [call(1_000 + 2_000 * i, 3_000 + 2_000 * i, i + 1) for i in range(10)] + [
+        call(21_000, 121_000, 11)
+    ]
+    kernels = [on_device(5_000 + 2_000 * i, 6_000 + 2_000 * i, i + 1) for i in range(10)] + [
+        on_device(123_000, 125_000, 11)
+    ]
     found, _ = ready(profile_of(api=calls, kernels=kernels))
     held = {d.kind: d.seconds for d in found.doubts}
-    assert held == {"launch": pytest.approx(80e-6)} and found.explained == pytest.approx(1 - 80 / 124)
+    assert held == {"launch": pytest.approx(80e-6)} and found.explained == pytest.approx(
+        1 - 80 / 124
+    )
 
 
 def test_doubts_say_where_and_how_much() -> None:
@@ -86,16 +96,28 @@ def test_doubts_say_where_and_how_much() -> None:
     assert doubt.seconds == pytest.approx(6e-6) and doubt.share == pytest.approx(0.6)
     assert found.explained == pytest.approx(0.4) and found.explained < EXPLAINED
     assert found.words() == (
-        "40.0% of the critical path; 0.0% keeps its time, 60.0% is a guess; most of it: kernel on device 0 stream 7, 60.0%"
+        "40.0% of the critical path; 0.0% keeps its time, 60.0% is a guess; most of it: "
+        "kernel on device 0 stream 7, 60.0%"
     )
-    assert doubt.as_dict() == {"track": doubt.track, "kind": "kernel", "seconds": doubt.seconds, "share": doubt.share}
-    assert found.refused.startswith("60% of the critical path comes later") and "--trace=cuda" in found.record
+    assert doubt.as_dict() == {
+        "track": doubt.track,
+        "kind": "kernel",
+        "seconds": doubt.seconds,
+        "share": doubt.share,
+    }
+    assert (
+        found.refused.startswith("60% of the critical path comes later")
+        and "--trace=cuda" in found.record
+    )
     assert refused("A122", require_order, made).exit_code == 3
 
 
 def test_clocks_that_differ_are_refused() -> None:
     found, _ = ready(launches(50, late=500, every=10))
-    assert found.refused.startswith("5 of 50 activities start before the call") and "clocks" in found.record
+    assert (
+        found.refused.startswith("5 of 50 activities start before the call")
+        and "clocks" in found.record
+    )
     assert not ready(launches(300, late=500, every=299))[0].refused, "a few may"
     assert 2 / 300 < LOST < 5 / 50
 
@@ -104,21 +126,33 @@ def test_streams_that_overlap_themselves_are_refused() -> None:
     beside = [on_device(1_000 + 1_000 * i, 2_500 + 1_000 * i) for i in range(8)]
     found, _ = ready(profile_of(kernels=beside))
     assert found.refused.startswith("7 of 8 activities overlap another on their own stream")
-    assert not ready(profile_of(kernels=[replace_stream(k, i) for i, k in enumerate(beside)]))[0].refused.startswith("7 of 8")
+    assert not ready(profile_of(kernels=[replace_stream(k, i) for i, k in enumerate(beside)]))[
+        0
+    ].refused.startswith("7 of 8")
 
 
 @pytest.mark.parametrize(
     ("recorder", "words"),
-    [("rocprofv3", "rocprofv3 --sys-trace"), ("kineto", "ProfilerActivity"), ("nvprof", "nvprof"), ("nsys", "--cuda-event-trace=true")],
+    [
+        ("rocprofv3", "rocprofv3 --sys-trace"),
+        ("kineto", "ProfilerActivity"),
+        ("nvprof", "nvprof"),
+        ("nsys", "--cuda-event-trace=true"),
+    ],
 )
 def test_what_to_record_is_said_in_the_words_of_the_recorder(recorder: str, words: str) -> None:
     alone = profile_of(kernels=[on_device(1_000, 4_000), on_device(10_000, 11_000)])
     beside = profile_of(kernels=[on_device(1_000 + 1_000 * i, 2_500 + 1_000 * i) for i in range(8)])
-    told = [ready(replace(p, trace=replace(p.trace, facts=p.trace.facts | {"format": recorder})))[0] for p in (alone, beside)]
+    told = [
+        ready(replace(p, trace=replace(p.trace, facts=p.trace.facts | {"format": recorder})))[0]
+        for p in (alone, beside)
+    ]
     assert words in told[0].record
     for found in told:
         assert recorder == "nsys" or not ("--trace=" in found.record or "nsys" in found.record)
-    assert "newer profiler" in told[1].record and ("nsys profile" in told[1].record) == (recorder == "nsys")
+    assert "newer profiler" in told[1].record and ("nsys profile" in told[1].record) == (
+        recorder == "nsys"
+    )
 
 
 def replace_stream(row: dict[str, object], stream: int) -> dict[str, object]:
@@ -139,7 +173,10 @@ def test_nothing_is_wholly_explained() -> None:
     assert Trust(0.25, (Doubt("the run", "kernel", 1.0, 0.75),)).words().endswith("75.0%")
 
 
-@pytest.mark.parametrize(("name", "refused"), [("jacobi_gh200", False), ("cloverleaf_a100_perlmutter", False), ("extrap_con_kernel", True)])
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [("jacobi_gh200", False), ("cloverleaf_a100_perlmutter", False), ("extrap_con_kernel", True)],
+)
 def test_real_runs(shared: Path, name: str, refused: bool) -> None:
     (file,) = (shared / "traces/nsys" / name).glob("*.sqlite")
     found, _ = ready(recorded_profile(file))
@@ -159,4 +196,6 @@ def test_the_blocks_of_a_long_run_change_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("turnbuckle.replay.timeline._BLOCK", 7)
     again, blocks = ready(launches(200, late=500, every=7))
     assert again == found and blocks.timeline is not None
-    assert (blocks.timeline._weights == weights).all() and (blocks.timeline.slopes(path, direction) == slopes).all()
+    assert (blocks.timeline._weights == weights).all() and (
+        blocks.timeline.slopes(path, direction) == slopes
+    ).all()

@@ -37,7 +37,17 @@ RAW = """
 def test_a_drawing_keeps_only_what_is_allowed() -> None:
     drawn = harmless(RAW, "fig-1", 'said "so" & <so>')
     root = ElementTree.fromstring(drawn)
-    assert [e.tag for e in root.iter()] == ["svg", "defs", "clipPath", "rect", "g", "path", "title", "text", "title"]
+    assert [e.tag for e in root.iter()] == [
+        "svg",
+        "defs",
+        "clipPath",
+        "rect",
+        "g",
+        "path",
+        "title",
+        "text",
+        "title",
+    ]
     for word in ("script", "href", "onload", "style", "foreignObject", "xmlns", "@import", "http"):
         assert word not in drawn
     assert root.get("role") == "img" and root.get("aria-label") == 'said "so" & <so>'
@@ -80,7 +90,10 @@ def bars(*names: str, **more: object) -> Figure:
     spec = {
         "data": {"values": [{"name": name, "size": 1.0} for name in names]},
         "mark": "bar",
-        "encoding": {"y": {"field": "name", "type": "nominal", "sort": None}, "x": {"field": "size", "type": "quantitative"}},
+        "encoding": {
+            "y": {"field": "name", "type": "nominal", "sort": None},
+            "x": {"field": "size", "type": "quantitative"},
+        },
     }
     return Figure("bars", "Bars", "bars", {**spec, **more}, [])
 
@@ -91,7 +104,9 @@ def words(figure: Figure) -> list[str]:
 
 
 def test_drawings_keep_their_order_and_what_is_no_number_is_left_out() -> None:
-    first, second = draw([bars("one"), bars("two", data={"values": [{"name": "two", "size": float("nan")}]})])
+    first, second = draw(
+        [bars("one"), bars("two", data={"values": [{"name": "two", "size": float("nan")}]})]
+    )
     assert "one" in words(first) and "one" not in words(second)
 
 
@@ -109,9 +124,17 @@ EVIL = (
 
 def evil(name: str) -> Figure:
     """A bar of one name, which is its label, its description and what its colour goes by."""
-    colour = {"field": "name", "type": "nominal", "scale": {"domain": [name], "range": ["#123456"]}, "legend": None}
+    colour = {
+        "field": "name",
+        "type": "nominal",
+        "scale": {"domain": [name], "range": ["#123456"]},
+        "legend": None,
+    }
     figure = bars(name, mark={"type": "bar", "aria": True})
-    figure.spec["encoding"] |= {"color": colour, "description": {"field": "name", "type": "nominal"}}
+    figure.spec["encoding"] |= {
+        "color": colour,
+        "description": {"field": "name", "type": "nominal"},
+    }
     return figure
 
 
@@ -119,7 +142,11 @@ def test_names_are_data_and_never_code() -> None:
     *figures, after = draw([*map(evil, EVIL), bars("after")])
     for name, figure in zip(EVIL, figures, strict=True):
         assert name in words(figure)
-        assert [e.get("fill") for e in ElementTree.fromstring(figure.svg).iter("path") if e.findtext("title") == name] == ["#123456"]
+        assert [
+            e.get("fill")
+            for e in ElementTree.fromstring(figure.svg).iter("path")
+            if e.findtext("title") == name
+        ] == ["#123456"]
     assert "after" in words(after)
 
 
@@ -148,33 +175,65 @@ def test_what_cannot_be_drawn_is_told_by_name(wrong: dict[str, object], why: str
 
 @pytest.mark.parametrize("limit", [1, 1 << 20, 4 << 20, 1 << 60])
 def test_too_little_memory_is_told(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the scripts, or the drawing, do not fit into what is allowed, and where that is not to be had."""
+    """Where the scripts, or the drawing, do not fit into what is allowed, and where that is not to
+    be had.
+    """
     monkeypatch.setattr(drawing, "MEMORY_BYTES", limit)
     refused("R006", draw, [bars(*map(str, range(20)))])
 
 
 def test_a_report_needs_little_address_space(tmp_path: Path) -> None:
-    """Login nodes and batch systems limit it.  Without the settings the libraries beside would take more on machines with more cores."""
-    few = {"OPENBLAS_NUM_THREADS": "2", "POLARS_MAX_THREADS": "2", "MALLOC_ARENA_MAX": "2", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    """Login nodes and batch systems limit it.  Without the settings the libraries beside would take
+    more on machines with more cores.
+    """
+    few = {
+        "OPENBLAS_NUM_THREADS": "2",
+        "POLARS_MAX_THREADS": "2",
+        "MALLOC_ARENA_MAX": "2",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
     limited = ["sh", "-c", 'ulimit -v 2000000 && exec "$@"', "sh"]
     program = "import sys; from turnbuckle.cli.run import run; sys.exit(run())"
-    verb = [sys.executable, "-c", program, *["report", "--on", "nvlink-c2c", "--draws", "10", "-o", "report.html"]]
+    verb = [
+        sys.executable,
+        "-c",
+        program,
+        *["report", "--on", "nvlink-c2c", "--draws", "10", "-o", "report.html"],
+    ]
     path = files("turnbuckle") / "examples" / "dgemm-like-synthetic.sqlite"
-    ran = subprocess.run([*limited, *verb, str(path)], cwd=tmp_path, env={**os.environ, **few}, capture_output=True, text=True)
+    ran = subprocess.run(
+        [*limited, *verb, str(path)],
+        cwd=tmp_path,
+        env={**os.environ, **few},
+        capture_output=True,
+        text=True,
+    )
     assert ran.returncode == 0, ran.stderr
     found = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert len([tag for tag, _ in found.tags if tag == "svg"]) == len(json.loads(found.scripts[0][1])) > 10
+    assert (
+        len([tag for tag, _ in found.tags if tag == "svg"])
+        == len(json.loads(found.scripts[0][1]))
+        > 10
+    )
 
 
 def test_the_scripts_are_those_that_were_published() -> None:
     folder = files("turnbuckle.show.figures") / "vega"
-    rows = re.findall(r"^\| `(\S+)` \| \S+ \| (\S+) \| `(\w+)` \|$", (folder / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\S+)` \| \S+ \| (\S+) \| `(\w+)` \|$",
+        (folder / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     assert {name: digest for name, _, digest in rows} == {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in drawing.SCRIPTS if name != "draw.js"
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in drawing.SCRIPTS
+        if name != "draw.js"
     }
     scripts = [(folder / name).read_text(encoding="utf-8") for name in drawing.SCRIPTS]
     versions = "globalThis.versions = () => [vega.version, vegaLite.version].join()"
-    assert run_script([*scripts, versions], "versions", [""], memory=drawing.MEMORY_BYTES) == [",".join(version for _, version, _ in rows)]
+    assert run_script([*scripts, versions], "versions", [""], memory=drawing.MEMORY_BYTES) == [
+        ",".join(version for _, version, _ in rows)
+    ]
 
 
 def test_csv_quotes_and_disarms() -> None:

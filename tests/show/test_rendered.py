@@ -16,13 +16,20 @@ from turnbuckle.show.table import Cell, Table
 from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.verdict import verdicts
 
-TEXT = st.text(alphabet=st.sampled_from("ab 1|*_`[]<>\\{}$&#%~^×−µ→–\n\N{NO-BREAK SPACE}"), max_size=12)
-#: A bar that Markdown takes for the end of a cell: behind no backslash, or behind an even number of them.
+TEXT = st.text(
+    alphabet=st.sampled_from("ab 1|*_`[]<>\\{}$&#%~^×−µ→–\n\N{NO-BREAK SPACE}"), max_size=12
+)
+#: A bar that Markdown takes for the end of a cell: behind no backslash, or behind an even number of
+#: them.
 BAR = re.compile(r"(?<!\\)(?:\\\\)*\|")
 
 
 def table(texts: list[list[str]]) -> Table:
-    return Table("Caption.", [f"{'>' * (k % 2)}column {k}" for k in range(len(texts[0]))], [[Cell(t) for t in row] for row in texts])
+    return Table(
+        "Caption.",
+        [f"{'>' * (k % 2)}column {k}" for k in range(len(texts[0]))],
+        [[Cell(t) for t in row] for row in texts],
+    )
 
 
 @given(st.lists(st.lists(TEXT, min_size=3, max_size=3), min_size=1, max_size=4))
@@ -43,17 +50,35 @@ def test_no_text_is_a_command_of_latex(texts: list[list[str]]) -> None:
     for line in rows:
         assert line.endswith(r" \\")
         # what is known is taken out: commands that stand for characters, mathematics of one sign
-        rest = re.sub(r"\\text[a-z]+\{\}|\$(?:\\[a-z]+|-)\$|\\[{}$&#%_,]", "", line.removesuffix(r" \\"))
+        rest = re.sub(
+            r"\\text[a-z]+\{\}|\$(?:\\[a-z]+|-)\$|\\[{}$&#%_,]", "", line.removesuffix(r" \\")
+        )
         assert rest.count("&") == 1 and not re.search(r"[\\{}$#%_^]", rest.replace("&", ""))
         assert rest.isascii()
 
 
-def test_project_renders_the_table_of_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_project_renders_the_table_of_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with tb.sample() as path:
         answer = tb.read(path, use_cache=False).project(["gh200", "cdi-row-link"], draws=20)
         with pytest.raises(SystemExit):
-            app(["project", str(path), "--on", "gh200,cdi-row-link", "--draws", "20", "--format", "markdown", "--no-cache"])
-        assert capsys.readouterr().out.rstrip("\n") == markdown(targets_table(verdicts(answer.projections))).rstrip("\n")
+            app(
+                [
+                    "project",
+                    str(path),
+                    "--on",
+                    "gh200,cdi-row-link",
+                    "--draws",
+                    "20",
+                    "--format",
+                    "markdown",
+                    "--no-cache",
+                ]
+            )
+        assert capsys.readouterr().out.rstrip("\n") == markdown(
+            targets_table(verdicts(answer.projections))
+        ).rstrip("\n")
 
 
 def test_the_verdict_stands_in_json_and_csv() -> None:

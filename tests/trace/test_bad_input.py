@@ -1,4 +1,6 @@
-"""Bad files: each gives a coded error with a way out, or a recording with findings; never a traceback, a panic or a hang."""
+"""Bad files: each gives a coded error with a way out, or a recording with findings; never a
+traceback, a panic or a hang.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ import refusals
 from turnbuckle.foundation.errors import ProfileError, TurnbuckleError
 from turnbuckle.trace import Trace, read
 
-GPU_TABLES: dict[str, Any] = {f"CUPTI_ACTIVITY_KIND_{t}": None for t in ("RUNTIME", "KERNEL", "MEMCPY")}
+GPU_TABLES: dict[str, Any] = {
+    f"CUPTI_ACTIVITY_KIND_{t}": None for t in ("RUNTIME", "KERNEL", "MEMCPY")
+}
 
 
 def refused(path: Path, code: str) -> TurnbuckleError:
@@ -29,7 +33,7 @@ def refused(path: Path, code: str) -> TurnbuckleError:
     return error
 
 
-# --- not a file, or not one of ours -----------------------------------------------------------------------------------
+# --- not a file, or not one of ours ---------------------------------------------------------------
 
 
 def test_a_missing_file_names_its_nearest_neighbour(tmp_path: Path) -> None:
@@ -106,33 +110,55 @@ def test_names_that_sqlite_could_take_for_options(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "code"), [("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "P006"), ("customers", "P006"), ("rocpd_metadata", "P045")]
+    ("table", "code"),
+    [
+        ("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "P006"),
+        ("customers", "P006"),
+        ("rocpd_metadata", "P045"),
+    ],
 )
 def test_sqlite_files_of_other_programs(tmp_path: Path, table: str, code: str) -> None:
     path = tmp_path / "a.sqlite"
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"CREATE TABLE {table}(a)")
-        db.execute("CREATE TABLE StringTable(_id_, value)" if "CUPTI" in table else "CREATE TABLE other(a)")
+        db.execute(
+            "CREATE TABLE StringTable(_id_, value)" if "CUPTI" in table else "CREATE TABLE other(a)"
+        )
     db.close()
     refused(path, code)
 
 
 @pytest.mark.parametrize("table", ["StringIds", "ENUM_CUDA_MEM_KIND", "TARGET_INFO_GPU"])
-def test_a_view_in_the_place_of_a_table_beside_the_events_is_not_read(tmp_path: Path, table: str) -> None:
-    columns = ", ".join(f"'evil' AS {name}" for name in ("value", "name", "label", "chipName")) + ", 1 AS id"
-    path = b.make(tmp_path / "a.sqlite", sql=[f"DROP TABLE IF EXISTS {table}", f"CREATE VIEW {table} AS SELECT {columns}"])
+def test_a_view_in_the_place_of_a_table_beside_the_events_is_not_read(
+    tmp_path: Path, table: str
+) -> None:
+    columns = (
+        ", ".join(f"'evil' AS {name}" for name in ("value", "name", "label", "chipName"))
+        + ", 1 AS id"
+    )
+    path = b.make(
+        tmp_path / "a.sqlite",
+        sql=[f"DROP TABLE IF EXISTS {table}", f"CREATE VIEW {table} AS SELECT {columns}"],
+    )
     trace = read(path)
-    assert "evil" not in trace.names.to_list() and "evil" not in str(trace.tables) and trace.kernels.height
+    assert (
+        "evil" not in trace.names.to_list()
+        and "evil" not in str(trace.tables)
+        and trace.kernels.height
+    )
 
 
 def test_views_and_virtual_tables_are_not_events(tmp_path: Path) -> None:
-    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS start, i AS end FROM n"
+    endless = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS start, i AS "
+        "end FROM n"
+    )
     view = f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless}"
     path = b.make(tmp_path / "a.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=None, sql=[view])
     assert read(path).kernels.is_empty()
 
 
-# --- exports that lack something --------------------------------------------------------------------------------------
+# --- exports that lack something ------------------------------------------------------------------
 
 
 def test_an_export_without_events(tmp_path: Path) -> None:
@@ -143,7 +169,14 @@ def test_an_export_without_events(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("table", "column"),
-    [("KERNEL", "start"), ("KERNEL", "end"), ("RUNTIME", "end"), ("MEMCPY", "copyKind"), ("MEMCPY", "bytes"), ("MEMCPY", "start")],
+    [
+        ("KERNEL", "start"),
+        ("KERNEL", "end"),
+        ("RUNTIME", "end"),
+        ("MEMCPY", "copyKind"),
+        ("MEMCPY", "bytes"),
+        ("MEMCPY", "start"),
+    ],
 )
 def test_a_needed_column_is_missing(tmp_path: Path, table: str, column: str) -> None:
     name = f"CUPTI_ACTIVITY_KIND_{table}"
@@ -167,7 +200,11 @@ def test_optional_columns_are_missing(tmp_path: Path) -> None:
 
 
 def test_a_lesser_table_that_lacks_what_it_needs_is_left_out(tmp_path: Path) -> None:
-    path = b.make(tmp_path / "a.sqlite", columns={"OSRT_API": "end nameId"}, OSRT_API=[{"end": 5, "nameId": 6}])
+    path = b.make(
+        tmp_path / "a.sqlite",
+        columns={"OSRT_API": "end nameId"},
+        OSRT_API=[{"end": 5, "nameId": 6}],
+    )
     trace = read(path)
     assert trace.os_calls.is_empty() and trace.kernels.height == 2
     assert any(f.code == "P108" and "OSRT_API" in f.detail for f in trace.findings)
@@ -190,19 +227,27 @@ def test_numbers_at_the_edge(tmp_path: Path, value: int) -> None:
     rows = {}
     for table in ("RUNTIME", "KERNEL", "MEMCPY"):
         name = f"CUPTI_ACTIVITY_KIND_{table}"
-        rows[name] = [dict.fromkeys(b.COLUMNS[name].split(), value), {"start": 5, "end": 5, "copyKind": 1, "bytes": -1}]
+        rows[name] = [
+            dict.fromkeys(b.COLUMNS[name].split(), value),
+            {"start": 5, "end": 5, "copyKind": 1, "bytes": -1},
+        ]
     trace = read(b.make(tmp_path / "a.sqlite", "3.24", **rows))
     assert sorted(trace.kernels["start_ns"]) == sorted([value, 5])
-    assert trace.kernels.filter(trace.kernels["start_ns"] == value)["correlation"].to_list() == [value]
+    assert trace.kernels.filter(trace.kernels["start_ns"] == value)["correlation"].to_list() == [
+        value
+    ]
     assert ("P106" in {f.code for f in trace.findings}) == (abs(value) > 2**31)
 
 
-# --- damaged files ----------------------------------------------------------------------------------------------------
+# --- damaged files --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.9, 0.999])
 def test_files_cut_off(tmp_path: Path, share: float) -> None:
-    whole = b.make(tmp_path / "a.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[b.kernel(i, i + 1, i) for i in range(5000)]).read_bytes()
+    whole = b.make(
+        tmp_path / "a.sqlite",
+        CUPTI_ACTIVITY_KIND_KERNEL=[b.kernel(i, i + 1, i) for i in range(5000)],
+    ).read_bytes()
     cut = tmp_path / "b.sqlite"
     cut.write_bytes(whole[: int(len(whole) * share)])
     assert refused(cut, "P005").found
@@ -210,7 +255,12 @@ def test_files_cut_off(tmp_path: Path, share: float) -> None:
 
 def _headless_cut(tmp_path: Path) -> Path:
     """A cut that the header does not betray: its page count is not to be trusted."""
-    whole = bytearray(b.make(tmp_path / "a.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[b.kernel(i, i + 1, i) for i in range(5000)]).read_bytes())
+    whole = bytearray(
+        b.make(
+            tmp_path / "a.sqlite",
+            CUPTI_ACTIVITY_KIND_KERNEL=[b.kernel(i, i + 1, i) for i in range(5000)],
+        ).read_bytes()
+    )
     whole[92:96] = b"\xff\xff\xff\xff"
     cut = tmp_path / "b.sqlite"
     cut.write_bytes(whole[: len(whole) // 8192 * 4096])
@@ -239,7 +289,9 @@ def test_noise_in_every_page_but_the_first(tmp_path: Path) -> None:
 
 def _root(path: Path, table: str) -> int:
     with closing(sqlite3.connect(path)) as db, db:
-        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        (page,) = db.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)
+        ).fetchone()
     db.close()
     return int(page)
 
@@ -257,7 +309,9 @@ def test_pages_in_a_circle(tmp_path: Path) -> None:
 
 
 def test_tables_that_multiply_without_end(tmp_path: Path) -> None:
-    """Twenty levels of pages, each of whose children are one page: more rows than the world has seconds."""
+    """Twenty levels of pages, each of whose children are one page: more rows than the world has
+    seconds.
+    """
     path = b.make(tmp_path / "a.sqlite", page_size=512)
     page = _root(path, "CUPTI_ACTIVITY_KIND_KERNEL")
     content = bytearray(path.read_bytes())
@@ -268,7 +322,9 @@ def test_tables_that_multiply_without_end(tmp_path: Path) -> None:
         at = (here - 1) * 512
         cells = 60
         content[at : at + 512] = bytes(512)
-        content[at : at + 12] = bytes([5]) + bytes(2) + cells.to_bytes(2, "big") + bytes(3) + below.to_bytes(4, "big")
+        content[at : at + 12] = (
+            bytes([5]) + bytes(2) + cells.to_bytes(2, "big") + bytes(3) + below.to_bytes(4, "big")
+        )
         for cell in range(cells):
             content[at + 12 + 2 * cell : at + 14 + 2 * cell] = (500).to_bytes(2, "big")
         content[at + 500 : at + 505] = below.to_bytes(4, "big") + b"\x01"
@@ -280,11 +336,15 @@ def test_tables_that_multiply_without_end(tmp_path: Path) -> None:
 def test_a_schema_that_does_not_parse(tmp_path: Path) -> None:
     path = b.make(tmp_path / "a.sqlite")
     content = path.read_bytes()
-    path.write_bytes(content.replace(b"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL", b"CRAETE TABLE CUPTI_ACTIVITY_KIND_KERNEL"))
+    path.write_bytes(
+        content.replace(
+            b"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL", b"CRAETE TABLE CUPTI_ACTIVITY_KIND_KERNEL"
+        )
+    )
     refused(path, "P005")
 
 
-# --- files that others use --------------------------------------------------------------------------------------------
+# --- files that others use ------------------------------------------------------------------------
 
 _HOLD = """
 import sqlite3, sys
@@ -297,7 +357,12 @@ sys.stdin.read()
 
 def test_a_locked_file(tmp_path: Path) -> None:
     path = b.make(tmp_path / "a.sqlite")
-    holder = subprocess.Popen([sys.executable, "-c", _HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         refused(path, "P009")
@@ -337,7 +402,10 @@ os._exit(0)
 
 
 def test_what_a_crashed_writer_left_is_refused(tmp_path: Path) -> None:
-    path = b.make(tmp_path / "a.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[b.kernel(i, i + 1, i) for i in range(5000)])
+    path = b.make(
+        tmp_path / "a.sqlite",
+        CUPTI_ACTIVITY_KIND_KERNEL=[b.kernel(i, i + 1, i) for i in range(5000)],
+    )
     subprocess.run([sys.executable, "-c", _CRASH, str(path)], check=True)
     assert (tmp_path / "a.sqlite-journal").stat().st_size > 0
     refused(path, "P009")

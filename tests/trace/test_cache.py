@@ -52,7 +52,12 @@ def entries() -> list[Path]:
 
 
 def alike(one: Trace, other: Trace) -> bool:
-    same = one.has == other.has and one.facts == other.facts and one.findings == other.findings and one.names.equals(other.names)
+    same = (
+        one.has == other.has
+        and one.facts == other.facts
+        and one.findings == other.findings
+        and one.names.equals(other.names)
+    )
     return same and all(one.table(name).equals(other.table(name)) for name in one.has)
 
 
@@ -63,7 +68,9 @@ def test_the_second_look_reads_nothing_and_says_the_same(reads: list[str], run: 
     assert entries()[0].name.startswith(first.facts["sha256"][:16] + "-")
 
 
-def test_the_second_look_asks_no_reader_whose_file_it_is(reads: list[str], run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_look_asks_no_reader_whose_file_it_is(
+    reads: list[str], run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = read(run)
     monkeypatch.setattr(nsys, "sniff", lambda head, path: pytest.fail("the format was looked for"))
     assert alike(first, read(run)) and reads == ["run.sqlite"]
@@ -92,7 +99,9 @@ def test_a_changed_file_is_read_again(reads: list[str], run: Path) -> None:
     assert reads == ["run.sqlite"] * 2 and len(entries()) == 2
 
 
-def test_a_file_changed_in_place_with_its_time_set_back_is_read_again(reads: list[str], run: Path) -> None:
+def test_a_file_changed_in_place_with_its_time_set_back_is_read_again(
+    reads: list[str], run: Path
+) -> None:
     read(run)
     about = run.stat()
     content = bytearray(run.read_bytes())
@@ -114,7 +123,9 @@ def test_a_copy_under_another_name_finds_the_content(reads: list[str], run: Path
     assert reads == ["run.sqlite"] and alike(first, second) and second.name == "copy.sqlite"
 
 
-def test_small_files_are_not_cached(reads: list[str], run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_files_are_not_cached(
+    reads: list[str], run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache, "FLOOR", run.stat().st_size + 1)
     read(run), read(run)
     assert len(reads) == 2 and not cache.folder().exists()
@@ -211,7 +222,7 @@ def test_what_is_damaged_is_written_anew(reads: list[str], run: Path, harm: str)
     assert alike(trace, read(run)) and len(reads) == before
 
 
-# --- whose it is ------------------------------------------------------------------------------------------------------
+# --- whose it is ----------------------------------------------------------------------------------
 
 STRANGER = 54_321
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
@@ -241,10 +252,15 @@ PARTS: dict[str, Callable[[], Path]] = {
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize(
     ("harm", "why"),
-    [pytest.param(_given_away, "it belongs to another user", marks=as_root), (_opened_to_the_group, "its group may change it")],
+    [
+        pytest.param(_given_away, "it belongs to another user", marks=as_root),
+        (_opened_to_the_group, "its group may change it"),
+    ],
     ids=["stranger", "group"],
 )
-def test_what_others_may_change_is_not_believed(reads: list[str], run: Path, part: str, harm: Callable[[Path], None], why: str) -> None:
+def test_what_others_may_change_is_not_believed(
+    reads: list[str], run: Path, part: str, harm: Callable[[Path], None], why: str
+) -> None:
     first = read(run)
     _forge_all(entries()[0])
     place = PARTS[part]()
@@ -254,12 +270,16 @@ def test_what_others_may_change_is_not_believed(reads: list[str], run: Path, par
     (found,) = (f for f in second.findings if f.code == "P200")
     assert found.severity == "info" and found.detail.endswith(f": {why}")
     assert found.detail.startswith(
-        part if part in ("the cache folder",) or " cache folder" in part else str(place.relative_to(cache.folder()))
+        part
+        if part in ("the cache folder",) or " cache folder" in part
+        else str(place.relative_to(cache.folder()))
     )
     assert str(cache.folder().parent) not in found.detail
     third = read(run)
     if " folder" in part:
-        assert "P200" in {f.code for f in third.findings} and len(reads) == 3, "who owns it must mend that"
+        assert "P200" in {f.code for f in third.findings} and len(reads) == 3, (
+            "who owns it must mend that"
+        )
     else:
         assert alike(first, third) and len(reads) == 2, "an entry is made anew"
 
@@ -286,7 +306,9 @@ def test_the_cache_is_for_its_owner_alone(reads: list[str], run: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", [1, 8], ids=["bytes", "words"])
-def test_a_table_of_many_pieces_is_held_against_its_digest(unit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_many_pieces_is_held_against_its_digest(
+    unit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache, "_PIECE", 10 * unit)
     monkeypatch.setattr(cache, "_STRIDE", 1 if unit > 1 else 4096)
 
@@ -296,19 +318,33 @@ def test_a_table_of_many_pieces_is_held_against_its_digest(unit: int, tmp_path: 
             return cache._digest(file)
 
     whole = b"0123456789" * 5 * unit + b"012"
-    others = [whole[:-1], whole + b"\0", whole[11:] + whole[:11], whole[:25] + b"x" + whole[26:], b""]
+    others = [
+        whole[:-1],
+        whole + b"\0",
+        whole[11:] + whole[:11],
+        whole[:25] + b"x" + whole[26:],
+        b"",
+    ]
     swapped = b"A" * 10 * unit + b"B" * 10 * unit, b"B" * 10 * unit + b"A" * 10 * unit
     assert len({digest(content) for content in (whole, *others, *swapped)}) == 8
 
 
 @given(
-    st.lists(st.lists(st.one_of(st.none(), st.integers(-128, 127)), min_size=0, max_size=70), min_size=1, max_size=4),
+    st.lists(
+        st.lists(st.one_of(st.none(), st.integers(-128, 127)), min_size=0, max_size=70),
+        min_size=1,
+        max_size=4,
+    ),
     st.lists(st.sampled_from([pl.Int8, pl.Int32, pl.Int64]), min_size=4, max_size=4),
 )
-def test_mapped_columns_are_those_written(values: list[list[int | None]], kinds: list[type[pl.DataType]]) -> None:
+def test_mapped_columns_are_those_written(
+    values: list[list[int | None]], kinds: list[type[pl.DataType]]
+) -> None:
     rows = min(len(v) for v in values)
     types = {f"c{i}": kind for i, (_, kind) in enumerate(zip(values, kinds, strict=False))}
-    frame = pl.DataFrame({name: v[:rows] for name, v in zip(types, values, strict=True)}, schema=types)
+    frame = pl.DataFrame(
+        {name: v[:rows] for name, v in zip(types, values, strict=True)}, schema=types
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table"
         columns_file.write(frame, path)
@@ -326,7 +362,9 @@ def test_a_cache_that_may_not_be_written_is_no_trouble(reads: list[str], run: Pa
     assert len(reads) == 2
 
 
-def test_a_recording_that_changed_after_it_was_opened_is_not_mixed_in(reads: list[str], run: Path) -> None:
+def test_a_recording_that_changed_after_it_was_opened_is_not_mixed_in(
+    reads: list[str], run: Path
+) -> None:
     read(run)
     second = read(run)
     _spoil(entries()[0])
@@ -335,8 +373,13 @@ def test_a_recording_that_changed_after_it_was_opened_is_not_mixed_in(reads: lis
         _ = second.kernels
 
 
-def test_what_was_not_used_for_longest_goes_first(reads: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [b.make(tmp_path / f"{i}.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[b.kernel(i + 1, i + 2, 1)]) for i in range(4)]
+def test_what_was_not_used_for_longest_goes_first(
+    reads: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [
+        b.make(tmp_path / f"{i}.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[b.kernel(i + 1, i + 2, 1)])
+        for i in range(4)
+    ]
     sizes = []
     for age, file in zip((30, 20, 10), files, strict=False):
         known = set(entries()) if cache.folder().exists() else set()
@@ -365,7 +408,9 @@ def test_leftovers_of_a_crash_are_swept(reads: list[str], run: Path, tmp_path: P
     assert not draft.exists() and not stamp.exists() and len(entries()) == 1
 
 
-def test_a_file_that_changed_just_now_is_not_remembered(reads: list[str], run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changed_just_now_is_not_remembered(
+    reads: list[str], run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache, "_RACY_NS", 3_600_000_000_000)
     read(run)
     assert not list((cache.folder() / "stamps").glob("*"))
@@ -378,7 +423,9 @@ def test_the_version_follows_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> 
     assert cache.version() != before
 
 
-def test_the_folder_is_where_the_desktop_standard_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_is_where_the_desktop_standard_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.folder() == tmp_path / "turnbuckle"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")

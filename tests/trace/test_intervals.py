@@ -13,7 +13,9 @@ LOW, HIGH = -20, 40  # the bitmap's range [ns]
 
 # Few distinct values, so that equal, touching, nested and zero-length intervals are common.
 interval = st.tuples(st.integers(LOW, HIGH), st.integers(LOW, HIGH)).map(sorted)
-intervals = st.lists(interval, max_size=12).map(lambda rows: np.array(rows, np.int64).reshape(-1, 2).T)
+intervals = st.lists(interval, max_size=12).map(
+    lambda rows: np.array(rows, np.int64).reshape(-1, 2).T
+)
 
 
 def bitmap(start: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -76,7 +78,9 @@ def test_two_streams_at_once_sum_to_more_than_their_union() -> None:
 def test_large_times_stay_exact() -> None:
     base = 2**53 - 10
     assert union_ns(np.array([-base, base]), np.array([base + 1, base + 3])) == 2 * base + 3
-    assert covered_ns(np.array([base]), np.array([base + 3]), np.array([-base]), np.array([base + 1])).tolist() == [1]
+    assert covered_ns(
+        np.array([base]), np.array([base + 3]), np.array([-base]), np.array([base + 1])
+    ).tolist() == [1]
 
 
 @pytest.mark.parametrize("function", [union_ns, merge, new_cover_ns])

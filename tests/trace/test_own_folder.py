@@ -1,4 +1,6 @@
-"""Turnbuckle's own folder: what was written comes back whole, and what anybody else may have put there is refused by name."""
+"""Turnbuckle's own folder: what was written comes back whole, and what anybody else may have put
+there is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,26 @@ from turnbuckle.trace.readers import parquet
 from turnbuckle.trace.recorders import recorder
 from turnbuckle.trace.trace import dtypes
 
-FACTS: dict[str, Any] = {"format": "nsys", "schema_version": "3.24", "sha256": "ab" * 32, "size_bytes": 70, "tables": {"T": 3}}
+FACTS: dict[str, Any] = {
+    "format": "nsys",
+    "schema_version": "3.24",
+    "sha256": "ab" * 32,
+    "size_bytes": 70,
+    "tables": {"T": 3},
+}
 
 
 def small(**more: Any) -> Trace:
     """Launches, kernels and a device."""
     held = tables(**launched(4), devices=[{"device": 0, "name": "card", "memory_bytes": 1 << 30}])
     kept = {name: table for name, table in held.items() if table.height}
-    return Trace(kept, pl.Series("name", ["launch", "k\x1b[1m"]), {**FACTS, **more}, [finding("P102", 2, "kernels 2")], "run.sqlite")
+    return Trace(
+        kept,
+        pl.Series("name", ["launch", "k\x1b[1m"]),
+        {**FACTS, **more},
+        [finding("P102", 2, "kernels 2")],
+        "run.sqlite",
+    )
 
 
 @pytest.fixture
@@ -47,11 +61,23 @@ def folder(tmp_path: Path) -> Path:
 
 
 def same(left: Trace, right: Trace) -> None:
-    """Equal in all but what the file is called and its hash and size; those of the first stand in the second's facts."""
-    facts = [{k: v for k, v in t.facts.items() if k not in ("sha256", "size_bytes", "recording")} for t in (left, right)]
+    """Equal in all but what the file is called and its hash and size; those of the first stand in
+    the second's facts.
+    """
+    facts = [
+        {k: v for k, v in t.facts.items() if k not in ("sha256", "size_bytes", "recording")}
+        for t in (left, right)
+    ]
     assert facts[0] == facts[1]
-    own = {"name": left.name, "sha256": left.facts["sha256"], "size_bytes": left.facts["size_bytes"]}
-    assert right.facts["recording"] == left.facts.get("recording", own) and len(right.facts["sha256"]) == 64
+    own = {
+        "name": left.name,
+        "sha256": left.facts["sha256"],
+        "size_bytes": left.facts["size_bytes"],
+    }
+    assert (
+        right.facts["recording"] == left.facts.get("recording", own)
+        and len(right.facts["sha256"]) == 64
+    )
     assert (left.findings, list(left.names)) == (right.findings, list(right.names))
     assert list(left.tables) == list(right.tables)
     for name, table in left.tables.items():
@@ -59,9 +85,16 @@ def same(left: Trace, right: Trace) -> None:
 
 
 def refused(folder: Path, code: str, about: str = "") -> TurnbuckleError:
-    """The error of a folder that must be refused: coded, with a place and a way out, and `about` in what was found."""
+    """The error of a folder that must be refused: coded, with a place and a way out, and `about` in
+    what was found.
+    """
     error = refusals.refused(code, read, folder)
-    assert error.exit_code == 2 and error.where.startswith(str(folder.resolve())) and error.fix and about in error.found, error.lines()
+    assert (
+        error.exit_code == 2
+        and error.where.startswith(str(folder.resolve()))
+        and error.fix
+        and about in error.found
+    ), error.lines()
     assert all(line.isprintable() for line in error.lines())
     return error
 
@@ -75,10 +108,12 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 def respoil(folder: Path, table: str, *columns: pl.Expr) -> None:
     """Change columns of a table."""
-    pl.read_parquet(folder / f"{table}.parquet").with_columns(*columns).write_parquet(folder / f"{table}.parquet")
+    pl.read_parquet(folder / f"{table}.parquet").with_columns(*columns).write_parquet(
+        folder / f"{table}.parquet"
+    )
 
 
-# --- round trips ------------------------------------------------------------------------------------------------------
+# --- round trips ----------------------------------------------------------------------------------
 
 
 def test_what_was_written_comes_back(folder: Path) -> None:
@@ -90,17 +125,25 @@ def test_what_was_written_comes_back(folder: Path) -> None:
     again = read(folder.with_name("again") / ".")
     same(first, again)
     assert again.name == "again" and again.facts["recording"]["name"] == "run.sqlite"
-    assert again.facts["sha256"] != first.facts["sha256"], "facts of the first stand in trace.json of the second"
+    assert again.facts["sha256"] != first.facts["sha256"], (
+        "facts of the first stand in trace.json of the second"
+    )
     assert Trace.from_parquet(folder).facts == small().facts
 
 
 def test_every_recording_comes_back(shared: Path, tmp_path: Path) -> None:
     of_mpi = ("paraver/*/*.prv", "dumpi/*/*.meta", "simgrid-local/*64-paje*")
     of_rocprof = ("rocprof/*/*.json", "rocprof/*/*.db", "rocprof/*/*_trace.csv")
-    of_otf2 = ("otf2/*/*.otf2", "otf2-local/*/archive/eztrace*.otf2", "otf2-local/scorep*/archive/*.otf2")
+    of_otf2 = (
+        "otf2/*/*.otf2",
+        "otf2-local/*/archive/eztrace*.otf2",
+        "otf2-local/scorep*/archive/*.otf2",
+    )
     kinds = ("nsys/*/*.sqlite", "kineto/*/*.json.gz", *of_otf2, *of_mpi, *of_rocprof)
     # the smallest of each format and recorder: others hold the same columns
-    sized = [sorted((p.stat().st_size, p) for p in (shared / "traces").glob(kind)) for kind in kinds]
+    sized = [
+        sorted((p.stat().st_size, p) for p in (shared / "traces").glob(kind)) for kind in kinds
+    ]
     recordings = [path for of_kind in sized for _, path in of_kind[:4]]
     nccl = sorted((shared / "traces" / "nvprof" / "qcu_wilson_nccl_2rank").glob("*.nvvp"))
     assert len(recordings) > 20 and all(sized) and len(nccl) == 2
@@ -113,14 +156,27 @@ def test_every_recording_comes_back(shared: Path, tmp_path: Path) -> None:
 
 ROWS = st.dictionaries(
     st.sampled_from(sorted(vocabulary())),
-    st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(-(2**62), 2**62), st.integers(0, 1), st.booleans()), max_size=6),
+    st.lists(
+        st.tuples(
+            st.integers(-(2**62), 2**62),
+            st.integers(-(2**62), 2**62),
+            st.integers(0, 1),
+            st.booleans(),
+        ),
+        max_size=6,
+    ),
     max_size=5,
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(ROWS)
-def test_any_tables_come_back(tmp_path: Path, rows: dict[str, list[tuple[int, int, int, bool]]]) -> None:
+def test_any_tables_come_back(
+    tmp_path: Path, rows: dict[str, list[tuple[int, int, int, bool]]]
+) -> None:
     """Whatever times a recording states, also those that `sound` will set aside."""
     held = {}
     for name, values in rows.items():
@@ -140,7 +196,12 @@ def test_any_tables_come_back(tmp_path: Path, rows: dict[str, list[tuple[int, in
 
 
 def test_a_recorder_that_states_no_hash(folder: Path) -> None:
-    rewrite(folder, lambda about: about.update(facts={"format": "turnbuckle", "product_version": "Turnbuckle 9.9"}))
+    rewrite(
+        folder,
+        lambda about: about.update(
+            facts={"format": "turnbuckle", "product_version": "Turnbuckle 9.9"}
+        ),
+    )
     facts = read(folder).facts
     assert "recording" not in facts and facts["tables"] == {}
     assert recorder(facts) == "Turnbuckle 9.9 trace"
@@ -159,10 +220,23 @@ def test_a_folder_without_trace_json_is_a_directory(folder: Path) -> None:
     refused(folder, "P002")
 
 
-# --- trace.json -------------------------------------------------------------------------------------------------------
+# --- trace.json -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"layout": 1}', "[" * 100_000, "\udcff", '{"layout": ' + "9" * 5000 + "}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        "{}",
+        '{"layout": 1}',
+        "[" * 100_000,
+        "\udcff",
+        '{"layout": ' + "9" * 5000 + "}",
+    ],
+)
 def test_trace_json_that_is_none(folder: Path, text: str) -> None:
     (folder / "trace.json").write_text(text, errors="surrogateescape")
     refused(folder, "P014")
@@ -211,13 +285,26 @@ def test_facts_that_are_not_known(folder: Path, name: str, value: object) -> Non
 
 
 def test_facts_that_are_known(folder: Path) -> None:
-    known = {"part": {"first_ns": 3, "range": "x", "share": 0.5, "ranks": [0, None]}, "recorded": ["kernels"], "recorder": {"dropped": 0}}
+    known = {
+        "part": {"first_ns": 3, "range": "x", "share": 0.5, "ranks": [0, None]},
+        "recorded": ["kernels"],
+        "recorder": {"dropped": 0},
+    }
     rewrite(folder, lambda about: about["facts"].update(known, rank=None))
     assert known.items() <= read(folder).facts.items()
 
 
 @pytest.mark.parametrize(
-    "row", [["P999", 1, ""], ["P102", -1, ""], ["P102", 1, "\x1b[31m"], ["P102", 1], 7, ["P102", 1, "x" * 30_000], [["P102"], 1, ""]]
+    "row",
+    [
+        ["P999", 1, ""],
+        ["P102", -1, ""],
+        ["P102", 1, "\x1b[31m"],
+        ["P102", 1],
+        7,
+        ["P102", 1, "x" * 30_000],
+        [["P102"], 1, ""],
+    ],
 )
 def test_findings_that_are_not_known(folder: Path, row: object) -> None:
     rewrite(folder, lambda about: about["findings"].append(row))
@@ -231,7 +318,7 @@ def test_facts_and_findings_must_be_there_as_such(folder: Path) -> None:
     refused(folder, "P061")
 
 
-# --- tables -----------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 def test_a_table_that_is_not_there(folder: Path) -> None:
@@ -251,7 +338,14 @@ def test_other_rows_than_told(folder: Path) -> None:
 
 def test_a_file_that_is_no_parquet(folder: Path) -> None:
     whole = (folder / "kernels.parquet").read_bytes()
-    for text in (b"", b"PAR1", b"x" * 900, whole[:-9], whole[:200], b"PAR1" + random.Random(1).randbytes(500) + b"PAR1"):
+    for text in (
+        b"",
+        b"PAR1",
+        b"x" * 900,
+        whole[:-9],
+        whole[:200],
+        b"PAR1" + random.Random(1).randbytes(500) + b"PAR1",
+    ):
         (folder / "kernels.parquet").write_bytes(text)
         refused(folder, "P057")
 
@@ -288,14 +382,21 @@ def test_values_that_cannot_be(folder: Path, table: str, change: pl.Expr, said: 
     refused(folder, "P058", said)
 
 
-@pytest.mark.parametrize(("column", "value"), [("direction", 9), ("direction", -1), ("source_memory", 8), ("size_bytes", -1)])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("direction", 9), ("direction", -1), ("source_memory", 8), ("size_bytes", -1)],
+)
 def test_words_that_the_vocabulary_does_not_hold(tmp_path: Path, column: str, value: int) -> None:
-    copies = frame("copies", [{"start_ns": 1, "end_ns": 2}]).with_columns(pl.lit(value).cast(dtypes("copies")[column]).alias(column))
+    copies = frame("copies", [{"start_ns": 1, "end_ns": 2}]).with_columns(
+        pl.lit(value).cast(dtypes("copies")[column]).alias(column)
+    )
     replace(small(), tables={"copies": copies}).to_parquet(tmp_path)
     refused(tmp_path, "P058", f"{column} {value}")
 
 
-def test_rows_and_texts_beyond_what_files_hold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_and_texts_beyond_what_files_hold(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parquet, "_FREE", 100)
     monkeypatch.setattr(parquet, "_GROWTH", 10)
     assert read(folder).kernels.height == 4
@@ -315,7 +416,7 @@ def test_rows_and_texts_beyond_what_files_hold(folder: Path, monkeypatch: pytest
     refused(folder, "P059", "bytes")
 
 
-# --- the folder -------------------------------------------------------------------------------------------------------
+# --- the folder -----------------------------------------------------------------------------------
 
 
 def test_files_that_are_not_in_the_folder(folder: Path, tmp_path: Path) -> None:
@@ -362,11 +463,13 @@ def test_progress_goes_to_the_end(folder: Path) -> None:
         read(folder, progress=stop)
 
 
-# --- damage -----------------------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------
 
 
 def damaged(folder: Path, count: int) -> Iterator[Path]:
-    """A table of the folder with bytes flipped, replaced or cut off, most of them where Parquet describes itself; the rest as it was."""
+    """A table of the folder with bytes flipped, replaced or cut off, most of them where Parquet
+    describes itself; the rest as it was.
+    """
     chance = random.Random(2)
     tables = sorted(folder.glob("*.parquet"))
     whole = {table: table.read_bytes() for table in tables}
@@ -377,7 +480,9 @@ def damaged(folder: Path, count: int) -> Iterator[Path]:
         if how < 0.1:
             del content[chance.randrange(len(content)) :]
         for _ in range(chance.choice([1, 1, 2, 8]) if content else 0):
-            content[min(first + chance.randrange(600), len(content) - 1)] ^= 1 << chance.randrange(8)
+            content[min(first + chance.randrange(600), len(content) - 1)] ^= 1 << chance.randrange(
+                8
+            )
         table.write_bytes(content)
         yield table
         table.write_bytes(whole[table])
@@ -398,7 +503,9 @@ def test_damage_is_told_without_panic_text_and_paths(
     assert codes["P057"] > 25
 
 
-def test_what_others_print_while_parquet_is_read_is_handed_on(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_others_print_while_parquet_is_read_is_handed_on(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     quietly(lambda: os.write(2, b"a word\n"))
     assert capfd.readouterr().err == "a word\n"
     os.write(2, b"behind\n")

@@ -1,4 +1,6 @@
-"""The shipped cases: each says what it compares and why it is wrong, and the shipped card is what they come to on the real traces."""
+"""The shipped cases: each says what it compares and why it is wrong, and the shipped card is what
+they come to on the real traces.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def test_no_case_compares_a_file_with_itself() -> None:
     for case in find([], CASES):
         for ask in case.asks:
             apart = case.a.file != (case.b.file or "") or ask.number("up_to")
-            assert case.waits or apart or case.measured or ask.model == "table", f"{case.name}: an identity is no validation"
+            assert case.waits or apart or case.measured or ask.model == "table", (
+                f"{case.name}: an identity is no validation"
+            )
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -50,7 +54,10 @@ def _key(row: Row) -> tuple[str, ...]:
 
 
 def test_the_shipped_card_is_what_the_cases_come_to(shared: Path) -> None:
-    again = "renew it: turnbuckle validate --data TRACES --format json -o src/turnbuckle/questions/validate/accuracy.json"
+    again = (
+        "renew it: turnbuckle validate --data TRACES --format json -o "
+        "src/turnbuckle/questions/validate/accuracy.json"
+    )
     now = validate(find([], CASES), shared / "traces")
     computed = {_key(r): r for r in now.rows}
     card = {_key(r): r for r in shipped().rows}
@@ -67,15 +74,21 @@ def test_the_shipped_card_is_what_the_cases_come_to(shared: Path) -> None:
 
 
 def test_what_waits_for_a_measurement_is_not_run_nor_is_what_no_file_states() -> None:
-    """Nothing else is left out, and what cannot be said is no row without a number: one would leave its group without a median."""
+    """Nothing else is left out, and what cannot be said is no row without a number: one would leave
+    its group without a median.
+    """
     assert not [n for n in shipped().not_run if n.code != "A361"]
     assert all(row.predicted is not None for row in shipped().rows if row.tau is None)
     assert all(group.median is not None or group.orders for group in shipped().card)
 
 
 def test_bad_coverage_is_said() -> None:
-    """Intervals of other machines are too narrow; those of distance alone, which are made of measured noise, hold as often as they say."""
-    others = replace(shipped(), rows=tuple(r for r in shipped().rows if r.kind not in ("distance", "bandwidth")))
+    """Intervals of other machines are too narrow; those of distance alone, which are made of
+    measured noise, hold as often as they say.
+    """
+    others = replace(
+        shipped(), rows=tuple(r for r in shipped().rows if r.kind not in ("distance", "bandwidth"))
+    )
     assert "A363" in {f.code for f in others.findings}
 
 
@@ -83,7 +96,10 @@ def test_where_a_prediction_misses_its_case_says_why() -> None:
     silent = {
         r.case
         for r in shipped().rows
-        if r.model not in BASELINES and (r.off or 0.0) > 0.15 and (about := shipped().about(r.case)) is not None and not about.why
+        if r.model not in BASELINES
+        and (r.off or 0.0) > 0.15
+        and (about := shipped().about(r.case)) is not None
+        and not about.why
     }
     assert not silent
 
@@ -95,7 +111,8 @@ def test_the_page_holds_the_shipped_card() -> None:
     assert accuracy_page.main(["--check"]) == 0
     page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
     assert all(
-        f"img/{name}.svg" in page and (ROOT / "docs" / "img" / f"{name}.svg").exists() for name in ("accuracy-by-kind", "accuracy-scatter")
+        f"img/{name}.svg" in page and (ROOT / "docs" / "img" / f"{name}.svg").exists()
+        for name in ("accuracy-by-kind", "accuracy-scatter")
     )
 
 
@@ -107,19 +124,40 @@ def test_the_data_sheet_case_is_what_transfers_says(shared: Path) -> None:
     nsys = shared / "traces" / "nsys"
     here, there = (
         recorded(run_of(nsys / name))
-        for name in ("cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite", "h100_2gpu_1s/h100_2gpu_1s.sqlite")
+        for name in (
+            "cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite",
+            "h100_2gpu_1s/h100_2gpu_1s.sqlite",
+        )
     )
     projected = project(here, sheet("h100-sxm5"), there, all_of_there=True)
-    (error,) = [e for e in projected.errors if (e.direction, e.memory, e.approach) == ("h2d", "pinned", "projected")]
+    (error,) = [
+        e
+        for e in projected.errors
+        if (e.direction, e.memory, e.approach) == ("h2d", "pinned", "projected")
+    ]
     rows = validate(find(["transfers_a100_to_h100"], CASES), shared / "traces").rows
     (row,) = [r for r in rows if r.model == "machine" and r.quantity.startswith("h2d pinned")]
-    assert row.wmape == pytest.approx(error.wmape / 100) and row.predicted == pytest.approx(error.predicted)
+    assert row.wmape == pytest.approx(error.wmape / 100) and row.predicted == pytest.approx(
+        error.predicted
+    )
 
 
 def test_cases_are_small_and_hold_no_trace_but_of_our_own_recordings() -> None:
-    recorded = [*CASES.glob("distance_*"), CASES / "message_delay", CASES / "sharing_opencl", CASES / "remoting_pocl"]
+    recorded = [
+        *CASES.glob("distance_*"),
+        CASES / "message_delay",
+        CASES / "sharing_opencl",
+        CASES / "remoting_pocl",
+    ]
     ours = {p for folder in recorded for p in folder.rglob("*") if p.is_file()}
     files = {p for p in CASES.rglob("*") if p.is_file()} - ours
-    assert all(p.stat().st_size < 16_384 for p in files) and {p.name for p in files} == {"case.toml", "table.csv"}
-    assert ours and all(p.stat().st_size < 262_144 for p in ours) and sum(p.stat().st_size for p in ours) < 4 << 20
+    assert all(p.stat().st_size < 16_384 for p in files) and {p.name for p in files} == {
+        "case.toml",
+        "table.csv",
+    }
+    assert (
+        ours
+        and all(p.stat().st_size < 262_144 for p in ours)
+        and sum(p.stat().st_size for p in ours) < 4 << 20
+    )
     assert all(isinstance(c, Case) for c in find([], CASES))

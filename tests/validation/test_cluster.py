@@ -1,4 +1,6 @@
-"""The demonstration of a sweep on a cluster, with a thread pool in the cluster's place: Dask is not needed here."""
+"""The demonstration of a sweep on a cluster, with a thread pool in the cluster's place: Dask is not
+needed here.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Cluster:
         return self.pool
 
 
-def test_stopped_gone_on_and_the_same_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stopped_gone_on_and_the_same_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     distributed = types.ModuleType("distributed")
     distributed.__dict__.update(LocalCluster=Cluster, Client=Cluster)
     monkeypatch.setitem(sys.modules, "distributed", distributed)

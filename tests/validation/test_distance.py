@@ -1,4 +1,6 @@
-"""The apparatus of validation/distance without OpenCL: the plan, the journal, the reading of a run, and predictions by class of calls."""
+"""The apparatus of validation/distance without OpenCL: the plan, the journal, the reading of a run,
+and predictions by class of calls.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,13 @@ def test_every_point_is_planned_once_a_repeat_and_each_repeat_begins_elsewhere()
     per_repeat = [[p for p in points if p.repeat == k] for k in range(3)]
     assert points == [p for part in per_repeat for p in part]
     assert len({part[0].setting for part in per_repeat}) == 3
-    assert {p.setting.classes for p in points} == {"all", "launch", "copy", "all-launch", "all-copy"}
+    assert {p.setting.classes for p in points} == {
+        "all",
+        "launch",
+        "copy",
+        "all-launch",
+        "all-copy",
+    }
 
 
 def test_classes_of_a_point_are_the_recorders():
@@ -115,30 +123,63 @@ WINDOW = [30_000_000, 64_000_000]
 
 def measurements(folder, points, **more):
     path = folder / "measured.json"
-    path.write_text(json.dumps({"window_ns": WINDOW, "undelayed": [0.034, 0.0341, 0.035], "points": points, **more}))
+    path.write_text(
+        json.dumps(
+            {"window_ns": WINDOW, "undelayed": [0.034, 0.0341, 0.035], "points": points, **more}
+        )
+    )
     return path
 
 
 def point(delay_ns, classes="all", slower=0, where="after"):
-    return {"classes": classes, "where": where, "delay_ns": delay_ns, "slower": slower, "seconds": [0.05, 0.06, 0.055]}
+    return {
+        "classes": classes,
+        "where": where,
+        "delay_ns": delay_ns,
+        "slower": slower,
+        "seconds": [0.05, 0.06, 0.055],
+    }
 
 
 @pytest.mark.parametrize("classes", ["all", "launch", "all-sync"])
 def test_a_prediction_is_what_the_command_says(tmp_path, capsys, classes):
     options = [] if classes == "all" else ["--slack-class", ",".join(distance.chosen(classes))]
-    more = ["--part", "30000000ns..64000000ns", "--draws", "0", "--format", "json", "--no-cache", "--repeats", "34ms,34.1ms"]
+    more = [
+        "--part",
+        "30000000ns..64000000ns",
+        "--draws",
+        "0",
+        "--format",
+        "json",
+        "--no-cache",
+        "--repeats",
+        "34ms,34.1ms",
+    ]
     assert cli_run.run(["slack", str(RUN), "--mode", "api", *options, *more]) == 0
-    curve = [one for one in json.loads(capsys.readouterr().out)["curve"] if 1e-6 < one["slack_s"] < 2e-3]
-    found = distance.program("jacobi", RUN, measurements(tmp_path, [point(round(one["slack_s"] * 1e9), classes) for one in curve]))
+    curve = [
+        one for one in json.loads(capsys.readouterr().out)["curve"] if 1e-6 < one["slack_s"] < 2e-3
+    ]
+    found = distance.program(
+        "jacobi",
+        RUN,
+        measurements(tmp_path, [point(round(one["slack_s"] * 1e9), classes) for one in curve]),
+    )
     assert len(curve) > 3
     # the file's delays are whole nanoseconds
-    assert [p.predicted["timeline"] for p in found.points] == pytest.approx([one["seconds"] for one in curve], rel=1e-5)
+    assert [p.predicted["timeline"] for p in found.points] == pytest.approx(
+        [one["seconds"] for one in curve], rel=1e-5
+    )
     assert all(one["interval"][0] < one["seconds"] < one["interval"][1] for one in curve)
     assert found.points[-1].predicted["timeline"] > found.recorded
 
 
 def test_what_stands_beside_a_prediction(tmp_path):
-    points = [point(0, slower=100), point(1_000_000), point(1_000_000, slower=100), point(1_000_000, "launch", where="before")]
+    points = [
+        point(0, slower=100),
+        point(1_000_000),
+        point(1_000_000, slower=100),
+        point(1_000_000, "launch", where="before"),
+    ]
     found = distance.program("jacobi", RUN, measurements(tmp_path, points))
     slower, delayed, both, launches = found.points
     assert found.recorded < slower.predicted["timeline"] < both.predicted["timeline"]

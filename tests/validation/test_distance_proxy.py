@@ -1,4 +1,6 @@
-"""The proxy that makes a TCP connection longer: bytes whole and in order, never early, both ends, and what it says when it ends."""
+"""The proxy that makes a TCP connection longer: bytes whole and in order, never early, both ends,
+and what it says when it ends.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def started(target: int, *options: str, port: int = 0) -> tuple[subprocess.Popen
     """The proxy as its user starts it, and its port."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, str(PROXY), str(port), f"127.0.0.1:{target}", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
     assert process.stdout is not None
     line = process.stdout.readline()
     where = re.match(r"proxy: 127\.0\.0\.1:(\d+) to ", line)
@@ -105,8 +109,14 @@ def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
 
 def test_bytes_arrive_whole_and_in_order_both_ways() -> None:
     data = random.Random(1).randbytes(5_000_003)
-    with server(echo) as target, proxy(target, "--delay", "2ms") as (process, port), connected(port) as connection:
-        sending = threading.Thread(target=lambda: (connection.sendall(data), connection.shutdown(socket.SHUT_WR)))
+    with (
+        server(echo) as target,
+        proxy(target, "--delay", "2ms") as (process, port),
+        connected(port) as connection,
+    ):
+        sending = threading.Thread(
+            target=lambda: (connection.sendall(data), connection.shutdown(socket.SHUT_WR))
+        )
         sending.start()
         assert taken(connection) == data
         sending.join()
@@ -115,10 +125,16 @@ def test_bytes_arrive_whole_and_in_order_both_ways() -> None:
     assert re.search(r", \d+ pieces, late by \d+ us \(median\), \d+ us \(99 %\)$", out.strip())
 
 
-@pytest.mark.parametrize(("options", "least"), [(("--delay", "20ms"), 0.04), (("--bandwidth", "1MB/s"), 0.02), ((), 0.0)])
+@pytest.mark.parametrize(
+    ("options", "least"), [(("--delay", "20ms"), 0.04), (("--bandwidth", "1MB/s"), 0.02), ((), 0.0)]
+)
 def test_nothing_arrives_early(options: tuple[str, ...], least: float) -> None:
     """Each way takes the delay, and 10 kB at 1 MB/s 10 ms."""
-    with server(echo) as target, proxy(target, *options) as (_, port), connected(port) as connection:
+    with (
+        server(echo) as target,
+        proxy(target, *options) as (_, port),
+        connected(port) as connection,
+    ):
         for _ in range(3):
             begin, left = time.monotonic(), 10_000
             connection.sendall(bytes(left))
@@ -210,19 +226,29 @@ def test_a_target_that_does_not_answer_ends_it() -> None:
     with proxy(target) as (process, port), connected(port):
         out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1 and "0 connections" in out
-    assert f"127.0.0.1:{target} does not answer" in err and "refused" in err and "Traceback" not in err
+    assert (
+        f"127.0.0.1:{target} does not answer" in err and "refused" in err and "Traceback" not in err
+    )
 
 
 def test_a_port_that_is_taken_and_options_that_are_none() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
     def run(*options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, str(PROXY), *options], capture_output=True, text=True, env=environment, timeout=PATIENCE_S)
+        return subprocess.run(
+            [sys.executable, str(PROXY), *options],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=PATIENCE_S,
+        )
 
     with socket.create_server(("127.0.0.1", 0)) as door:
         taken_port = str(door.getsockname()[1])
         answer = run(taken_port, "127.0.0.1:1")
-        assert answer.returncode == 1 and f"cannot listen on 127.0.0.1:{taken_port}" in answer.stderr
+        assert (
+            answer.returncode == 1 and f"cannot listen on 127.0.0.1:{taken_port}" in answer.stderr
+        )
     assert run("0", "nowhere").returncode == 2
     answer = run("0", "127.0.0.1:1", "--delay", "100")
     assert answer.returncode == 2 and "unit" in answer.stderr and "Traceback" not in answer.stderr

@@ -1,4 +1,6 @@
-"""The fuzzer's own machinery: a seed for every format, damage that repeats, a judge that sees every kind of failure, and a short run."""
+"""The fuzzer's own machinery: a seed for every format, damage that repeats, a judge that sees every
+kind of failure, and a short run.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> list[seeds.Seed]:
 def test_every_format_has_a_sound_seed(built: list[seeds.Seed]) -> None:
     formats = {s.format for s in built}
     assert seeds.wanted() >= {"nsys", "turnbuckle", "goal", "ti"} and not seeds.wanted() - formats
-    assert formats == seeds.wanted() | set(cases.OTHERS) | set(seeds.REFUSED), "and every other file has its commands"
+    assert formats == seeds.wanted() | set(cases.OTHERS) | set(seeds.REFUSED), (
+        "and every other file has its commands"
+    )
     timeless = ("untimed", "json")
     for seed in built:
         path = f"{seed.folder / seed.anchor}{seed.member}"
@@ -44,18 +48,29 @@ def test_every_format_has_a_sound_seed(built: list[seeds.Seed]) -> None:
             refused(seeds.REFUSED[seed.format], read, path)
         elif seed.format in ("goal", "ti"):
             assert schedules.figures(Path(path)).mpi()["ranks"] > 1
-        elif seed.format in seeds.wanted() and not (seed.format == "chakra" and seed.name in timeless):
+        elif seed.format in seeds.wanted() and not (
+            seed.format == "chakra" and seed.name in timeless
+        ):
             # a folder of ours keeps the format of what was written to it
-            assert read(path, use_cache=False).facts["format"] == (seed.format if seed.format != "turnbuckle" else "nsys")
+            assert read(path, use_cache=False).facts["format"] == (
+                seed.format if seed.format != "turnbuckle" else "nsys"
+            )
 
 
 @pytest.mark.parametrize("format", [*cases.OTHERS, *cases.SCHEDULES])
 def test_the_commands_fit_the_file(
-    built: list[seeds.Seed], format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    built: list[seeds.Seed],
+    format: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Nearly all are answered where nothing is damaged: a command that no sound file passes tries nothing."""
+    """Nearly all are answered where nothing is damaged: a command that no sound file passes tries
+    nothing.
+    """
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})  # a sweep without --workers starts no processes
+    # a sweep without --workers starts no processes
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
     seed = next(s for s in built if s.format == format)
     codes = []
     for k, (_, words) in enumerate(cases.commands(format)):
@@ -65,7 +80,10 @@ def test_the_commands_fit_the_file(
             "{in}": str(seed.folder),
             "{o}": str(tmp_path / f"{k}"),
         }
-        given = [next((w.replace(key, value) for key, value in filled.items() if key in w), w) for w in words]
+        given = [
+            next((w.replace(key, value) for key, value in filled.items() if key in w), w)
+            for w in words
+        ]
         monkeypatch.setattr("sys.argv", ["turnbuckle", *given])
         codes.append((cli(given), words, capsys.readouterr().err))
     assert sum(code == 0 for code, _, _ in codes) > len(codes) / 2, codes
@@ -79,8 +97,23 @@ def test_a_case_is_the_same_whenever_it_is_drawn(built: list[seeds.Seed], tmp_pa
             place = tmp_path / f"{number}{name}" / "case"
             case = cases.prepare(built, 5, number, place)
             words = [w.replace(str(place), "") for w in case.words]
-            files = {p: entry[0:1] + entry[2:3] + entry[5:] for p, entry in server.contents(place / "in").items()}
-            drawn.append((case.format, case.seed, case.kind, case.done, case.limits, case.interrupt, case.bound, words, files))
+            files = {
+                p: entry[0:1] + entry[2:3] + entry[5:]
+                for p, entry in server.contents(place / "in").items()
+            }
+            drawn.append(
+                (
+                    case.format,
+                    case.seed,
+                    case.kind,
+                    case.done,
+                    case.limits,
+                    case.interrupt,
+                    case.bound,
+                    words,
+                    files,
+                )
+            )
             server.unlocked(place)
         assert drawn[0] == drawn[1]
         kinds.add(drawn[0][2])
@@ -88,7 +121,9 @@ def test_a_case_is_the_same_whenever_it_is_drawn(built: list[seeds.Seed], tmp_pa
 
 
 def test_each_kind_of_damage_is_done(built: list[seeds.Seed], tmp_path: Path) -> None:
-    """Bytes, SQL, documents and texts; nearly every draw changes the file, also the inside of a packed one."""
+    """Bytes, SQL, documents and texts; nearly every draw changes the file, also the inside of a
+    packed one.
+    """
     done: set[str] = set()
     for seed in built:
         whole = seed.folder / seed.anchor
@@ -174,26 +209,51 @@ print(json.dumps(wanted))
 
 
 def test_the_judge_sees_each_kind_of_failure(tmp_path: Path) -> None:
-    """Commands that do what they must not, each in a place of its own; and three that do nothing wrong."""
-    ran = subprocess.run([sys.executable, "-c", _PLANTED, str(FUZZ), str(tmp_path)], capture_output=True, text=True, check=True)
+    """Commands that do what they must not, each in a place of its own; and three that do nothing
+    wrong.
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", _PLANTED, str(FUZZ), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     found = json.loads(ran.stdout)
     assert {name.strip() for name in found} - {""} == set(server.FAILURES)
-    assert {name: kinds for name, (_, kinds) in found.items()} == {name: [name.strip()] if name.strip() else [] for name in found}
-    assert (found[""][0], found["uncoded"][0], found["  "][0]) == ("answered", "refused", "interrupted")
+    assert {name: kinds for name, (_, kinds) in found.items()} == {
+        name: [name.strip()] if name.strip() else [] for name in found
+    }
+    assert (found[""][0], found["uncoded"][0], found["  "][0]) == (
+        "answered",
+        "refused",
+        "interrupted",
+    )
 
 
 def test_a_short_run_fails_nowhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # what the clock and the size of the machine decide, signals and limits, is left to `make fuzz`
-    words = ["--seed=2", "--kinds=damage,odd,output,words", "--count=10", "--jobs=1", "--repository-only", f"--output={tmp_path / 'kept'}"]
+    words = [
+        "--seed=2",
+        "--kinds=damage,odd,output,words",
+        "--count=10",
+        "--jobs=1",
+        "--repository-only",
+        f"--output={tmp_path / 'kept'}",
+    ]
     code, printed = script("validation/fuzz/run.py").main(words), capfd.readouterr().out
     assert code == 0, printed
     assert printed.splitlines()[0].split() == ["format", "cases", *OUTCOMES, "FAILURES"]
     assert "10 cases of" in printed and not list((tmp_path / "kept").iterdir())
 
 
-def test_a_case_can_be_repeated_and_its_files_are_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_case_can_be_repeated_and_its_files_are_kept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     words = ["--seed=1", "--case=3", "--repository-only", "--only=runs", f"--output={tmp_path}"]
     script("validation/fuzz/run.py").main(words)
     about = (tmp_path / "case-3" / "case.txt").read_text(encoding="utf-8")
     assert "runs" in capfd.readouterr().out and "turnbuckle cores" in about
-    assert "run.py --seed 1 --only 'runs' --repository-only --case 3" in about and (tmp_path / "case-3" / "in").is_dir()
+    assert (
+        "run.py --seed 1 --only 'runs' --repository-only --case 3" in about
+        and (tmp_path / "case-3" / "in").is_dir()
+    )

@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def judge() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("grace_hopper", ROOT / "validation" / "grace_hopper.py")
+    spec = importlib.util.spec_from_file_location(
+        "grace_hopper", ROOT / "validation" / "grace_hopper.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -37,8 +39,12 @@ def test_the_machine_file_holds_what_was_measured(judge: ModuleType, tables: Pat
 
 @pytest.mark.parametrize("operands", [1, 2])
 @pytest.mark.parametrize("precision", ["double", "float", "tf32", "half"])
-def test_the_range_of_products_holds_nine_of_ten(judge: ModuleType, tables: Path, precision: str, operands: int) -> None:
-    held = [p for p in judge.held_products(tables) if p.what.startswith(f"{precision}, {operands} ")]
+def test_the_range_of_products_holds_nine_of_ten(
+    judge: ModuleType, tables: Path, precision: str, operands: int
+) -> None:
+    held = [
+        p for p in judge.held_products(tables) if p.what.startswith(f"{precision}, {operands} ")
+    ]
     assert len(held) > 15 and 0.85 <= sum(p.inside for p in held) / len(held) <= 0.97
 
 
@@ -47,7 +53,12 @@ def test_no_product_is_beyond_the_most_of_its_class(judge: ModuleType, tables: P
     assert len(held) > 200 and sum(p.inside for p in held) >= 0.99 * len(held)
 
 
-def test_it_is_one_command(judge: ModuleType, tables: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_one_command(
+    judge: ModuleType,
+    tables: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "argv", ["grace_hopper.py", str(tables), "--each"])
     judge.main()
     out = capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""Hosts' entries are what the table of measurements gives, and the rule by which they are combined."""
+"""Hosts' entries are what the table of measurements gives, and the rule by which they are
+combined.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,17 @@ def table() -> list[dict[str, str]]:
 @pytest.mark.parametrize("host", sorted(set(hosts()) - {REFERENCE}))
 def test_an_entry_states_what_the_table_gives(host: str) -> None:
     path = hosts()[host]
-    assert path.read_text(encoding="utf-8") == text_of(path, combined()[host]), "python validation/hosts.py --renew"
+    assert path.read_text(encoding="utf-8") == text_of(path, combined()[host]), (
+        "python validation/hosts.py --renew"
+    )
     stated = {str(change.parameter): change.set for change in read(path).changes}
     for kind, speed in combined()[host].items():
         here = stated[f"host.{kind}"]
-        assert here and here.value == pytest.approx(speed.value) and here.error == pytest.approx(speed.error)
+        assert (
+            here
+            and here.value == pytest.approx(speed.value)
+            and here.error == pytest.approx(speed.error)
+        )
 
 
 def test_every_row_is_a_fact_with_its_source() -> None:
@@ -50,20 +58,28 @@ def test_every_row_is_a_fact_with_its_source() -> None:
     compared = {row["host"] for row in rows} | {REFERENCE}
     for row in rows:
         assert row["kind"] in KINDS and row["against"] in compared - {row["host"]}, row
-        assert row["by"] and row["source"] and row["processor"] and row["compared"] and row["unit"], row
+        assert (
+            row["by"] and row["source"] and row["processor"] and row["compared"] and row["unit"]
+        ), row
         assert math.isfinite(log_ratio(row)) and abs(log_ratio(row)) < math.log(5), row
-        assert bool(row["clock"]) == bool(row["measured_clock"]) and (not row["clock"] or "GHz" in row["note"]), row
+        assert bool(row["clock"]) == bool(row["measured_clock"]) and (
+            not row["clock"] or "GHz" in row["note"]
+        ), row
 
 
 def test_every_host_has_more_than_a_guess() -> None:
-    """A framework's work and compiled code were measured on each host, or on the same cores; a driver's calls say where not."""
+    """A framework's work and compiled code were measured on each host, or on the same cores; a
+    driver's calls say where not.
+    """
     for host, speeds in combined().items():
         assert speeds["framework"].sources and speeds["code"].sources, host
         assert speeds["driver"].sources or speeds["driver"].error > OTHER_KIND, host
 
 
 def test_no_host_rests_on_one_number_that_it_hides() -> None:
-    """One source leaves at least what two programs differ by, twice; sources that lie apart leave as much as they do."""
+    """One source leaves at least what two programs differ by, twice; sources that lie apart leave
+    as much as they do.
+    """
     for host, speeds in combined().items():
         for kind, speed in speeds.items():
             assert speed.error >= (0.2 if len(speed.sources) < 2 else 0.17), (host, kind)
@@ -75,13 +91,19 @@ def test_a_source_counts_once() -> None:
     """More rows of one source at what it says already change nothing."""
     rows = table()
     again = [row for row in rows if row["by"] == "TransformerEngine issue 2053"]
-    once, twice = ([pair.log for pair in pairs(found, "framework")] for found in (rows, rows + again))
+    once, twice = (
+        [pair.log for pair in pairs(found, "framework")] for found in (rows, rows + again)
+    )
     assert again and twice == pytest.approx(once, abs=1e-12)
 
 
 def test_less_time_is_more_speed() -> None:
     row = table()[0] | {"value": "2", "against_value": "1", "clock": "", "measured_clock": ""}
-    assert log_ratio(row | {"unit": "points"}) == -log_ratio(row | {"unit": "us"}) == pytest.approx(math.log(2))
+    assert (
+        log_ratio(row | {"unit": "points"})
+        == -log_ratio(row | {"unit": "us"})
+        == pytest.approx(math.log(2))
+    )
     carried = row | {"unit": "points", "clock": "3", "measured_clock": "2"}
     assert log_ratio(carried) == pytest.approx(math.log(3))
 

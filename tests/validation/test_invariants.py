@@ -1,4 +1,6 @@
-"""What holds of every answer, and twins of a recording: what the fuzzer's judge sees, on a sample."""
+"""What holds of every answer, and twins of a recording: what the fuzzer's judge sees, on a
+sample.
+"""
 
 from __future__ import annotations
 
@@ -67,14 +69,25 @@ def test_twins_are_answered_alike(turnbuckle: Callable[..., Ran], tmp_path: Path
 
 
 @pytest.mark.parametrize("format", [name for name, _ in twins.FORMATS])
-def test_twins_of_other_formats_are_answered_alike(format: str, turnbuckle: Callable[..., Ran], tmp_path: Path) -> None:
-    """Each way says something else of each file; streams of rocpd are rows of a table, and keep their numbers."""
-    made = [path for path in twins.samples(tmp_path / "samples") if f"/samples/{format}/" in path.as_posix()]
+def test_twins_of_other_formats_are_answered_alike(
+    format: str, turnbuckle: Callable[..., Ran], tmp_path: Path
+) -> None:
+    """Each way says something else of each file; streams of rocpd are rows of a table, and keep
+    their numbers.
+    """
+    made = [
+        path
+        for path in twins.samples(tmp_path / "samples")
+        if f"/samples/{format}/" in path.as_posix()
+    ]
     assert made
     for k, recording in enumerate(made):
         answered_alike(turnbuckle, recording, tmp_path / str(k))
         for way in twins.WAYS:
-            same = twins.twin(recording, way, tmp_path / f"{k} again" / way).read_bytes() == recording.read_bytes()
+            same = (
+                twins.twin(recording, way, tmp_path / f"{k} again" / way).read_bytes()
+                == recording.read_bytes()
+            )
             assert same is ((format, way) == ("rocpd", "contexts and streams renamed")), way
 
 

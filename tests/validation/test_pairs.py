@@ -1,4 +1,6 @@
-"""The list of programs with several recordings: every shared recording stands in it, with its cases or the reason why it has none."""
+"""The list of programs with several recordings: every shared recording stands in it, with its cases
+or the reason why it has none.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +49,12 @@ def test_every_recording_stands_in_the_list(shared: Path) -> None:
 
 
 def test_two_machines_are_asked_both_ways() -> None:
-    """A case that predicts B from A has one that predicts A from B; kernels of a benchmark are asked both ways in one case."""
-    recordings = {(case.a.file, case.b.file) for case in cases().values() if any(ask.model == "projection" for ask in case.asks)}
+    """A case that predicts B from A has one that predicts A from B; kernels of a benchmark are
+    asked both ways in one case.
+    """
+    recordings = {
+        (case.a.file, case.b.file)
+        for case in cases().values()
+        if any(ask.model == "projection" for ask in case.asks)
+    }
     assert recordings and all((b, a) in recordings for a, b in recordings)

@@ -21,16 +21,22 @@ def test_the_page_shows_what_the_calculations_give() -> None:
 
 
 def test_how_many_ratios_lie_inside() -> None:
-    """Rows whose number is the thread's own are counted apart; a miss is a row of the table, never left out."""
+    """Rows whose number is the thread's own are counted apart; a miss is a row of the table, never
+    left out.
+    """
     inside = [row(pair)[5] for pair in pairs() if not pair.own]
     assert (inside.count("yes"), inside.count("no"), inside.count("cannot say")) == (9, 0, 5)
-    assert all(row(pair)[5] == "yes" for pair in pairs() if pair.own), "a number that the program has did not arrive"
+    assert all(row(pair)[5] == "yes" for pair in pairs() if pair.own), (
+        "a number that the program has did not arrive"
+    )
 
 
 def test_a_row_judges_or_is_a_source_or_says_what_would_settle_it() -> None:
     for pair in pairs():
         inside, judges, settles = row(pair)[5:8]
-        assert {"yes": "yes", "no": "yes", "cannot say": ""}[inside] == judges or (pair.own and judges == "no, a source")
+        assert {"yes": "yes", "no": "yes", "cannot say": ""}[inside] == judges or (
+            pair.own and judges == "no, a source"
+        )
         assert settles and not settles.startswith("none"), pair.what
 
 

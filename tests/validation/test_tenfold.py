@@ -1,4 +1,6 @@
-"""The table of the tenfold on the shared recordings: committed as `validation/tenfold.py` writes it, and shown by its page."""
+"""The table of the tenfold on the shared recordings: committed as `validation/tenfold.py` writes
+it, and shown by its page.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "validation"))
 import tenfold  # noqa: E402  # a script beside the package
 
-#: A Jacobi solver and CloverLeaf, on which the issue of three answers came up, and a recording of PyTorch.
+#: A Jacobi solver and CloverLeaf, on which the issue of three answers came up, and a recording of
+#: PyTorch.
 SOME = ("nsys/jacobi_gh200", "nsys/cloverleaf_a100_perlmutter", "kineto/mi210_gpu_only")
 
 
@@ -24,7 +27,10 @@ def test_the_page_shows_what_is_committed() -> None:
 
 def test_waits_that_are_derived_leave_less_to_gain() -> None:
     for row in tenfold.committed():
-        assert float(row["gain replay"]) <= float(row["gain as the report"]) * 1.001 and float(row["penalty replay"]) <= 10
+        assert (
+            float(row["gain replay"]) <= float(row["gain as the report"]) * 1.001
+            and float(row["penalty replay"]) <= 10
+        )
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -33,23 +33,35 @@ def predicted(run: Run, edit: str) -> tuple[float, float]:
         ("after", {"queue", "waits"}, {"alloc", "early", "short", "loop", "long", "reads"}),
     ],
 )
-def test_the_page_shows_what_the_pairs_come_to(group: str, inside: set[str], missed: set[str]) -> None:
-    """What misses is written down as a miss, and what changed less than the runs differ counts as neither."""
+def test_the_page_shows_what_the_pairs_come_to(
+    group: str, inside: set[str], missed: set[str]
+) -> None:
+    """What misses is written down as a miss, and what changed less than the runs differ counts as
+    neither.
+    """
     rows = held(PAIRS / "results" / group)
     assert {row.before for row in rows if row.verdict == "inside"} == inside
     assert {row.before for row in rows if row.verdict == "missed"} == missed
-    assert {row.before for row in rows if row.off > row.noise} <= {"alloc", "loop", "long"}, "the others are off by less than the noise"
+    assert {row.before for row in rows if row.off > row.noise} <= {"alloc", "loop", "long"}, (
+        "the others are off by less than the noise"
+    )
     assert table(rows) in (PAIRS / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_loop_moved_to_the_device_takes_what_the_kernel_of_the_same_work_takes() -> None:
-    """The ratio of kernel (of the program `long`) to loop, both as they are, gives what the changed program took, within its runs."""
+    """The ratio of kernel (of the program `long`) to loop, both as they are, gives what the changed
+    program took, within its runs.
+    """
     after = PAIRS / "results" / "after"
     document = json.loads((after / "measured.json").read_text(encoding="utf-8"))
     parts = {name: Part(window_ns=tuple(document[name]["window_ns"])) for name in ("long", "loop")}
     long, run = (Run.read(after / name, use_cache=False, part=part) for name, part in parts.items())
     kernel = float((long.trace.kernels["end_ns"] - long.trace.kernels["start_ns"]).median())  # type: ignore[arg-type]
-    phase = next(gain for gain in of_run(run, draws=0).gains if gain.name == "beside before clEnqueueNDRangeKernel")
+    phase = next(
+        gain
+        for gain in of_run(run, draws=0).gains
+        if gain.name == "beside before clEnqueueNDRangeKernel"
+    )
     ratio = kernel * 1e-9 / (phase.recorded_seconds / phase.count)
     answer = of_run(run, apply=[f"device before clEnqueueNDRangeKernel={ratio:.3g}"], draws=0)
     assert answer.together is not None
@@ -59,8 +71,14 @@ def test_a_loop_moved_to_the_device_takes_what_the_kernel_of_the_same_work_takes
 
 def loop(kind: str) -> Run:
     """The timed stretch of one of the programs of known shape."""
-    window = json.loads((CASES / f"distance_shape_{kind}" / "measured.json").read_text())["window_ns"]
-    return Run.read(CASES / f"distance_shape_{kind}" / "recording", use_cache=False, part=Part(window_ns=tuple(window)))
+    window = json.loads((CASES / f"distance_shape_{kind}" / "measured.json").read_text())[
+        "window_ns"
+    ]
+    return Run.read(
+        CASES / f"distance_shape_{kind}" / "recording",
+        use_cache=False,
+        part=Part(window_ns=tuple(window)),
+    )
 
 
 def test_launches_ahead_are_what_the_program_without_waits_comes_to() -> None:

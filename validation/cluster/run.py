@@ -1,10 +1,12 @@
-"""One study on a Dask cluster: on this machine, or through Slurm; the table must be the one that a single process writes.
+"""One study on a Dask cluster: on this machine, or through Slurm; the table must be the one that a
+single process writes.
 
     python validation/cluster/run.py local --workers 2
     python validation/cluster/run.py slurm --workers 2 --queue debug --interface lo
 
-Needs ``turnbuckle[cluster]``.  It sweeps the recording that ships with Turnbuckle over machines, latencies and bandwidths, once in
-this process and once on the cluster's `concurrent.futures` executor, interrupted half-way and gone on with.
+Needs ``turnbuckle[cluster]``.  It sweeps the recording that ships with Turnbuckle over machines,
+latencies and bandwidths, once in this process and once on the cluster's `concurrent.futures`
+executor, interrupted half-way and gone on with.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ def parquet(found: Swept) -> bytes:
 
 def main(given: Sequence[str] | None = None) -> int:
     """Sweep twice and compare."""
-    reading = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    reading = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     reading.add_argument("where", choices=("local", "slurm"))
     reading.add_argument("--workers", type=int, default=2)
     reading.add_argument("--latencies", type=int, default=15, help="32 points each")
@@ -87,24 +91,39 @@ def main(given: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder, sample() as recording:
         asked = study(recording, words.latencies)
         alone = sweep(asked, Serial())
-        print(f"one process: {len(asked)} points in {alone.seconds:.2f} s, {len(asked) / alone.seconds:.0f} points/s")
+        print(
+            f"one process: {len(asked)} points in {alone.seconds:.2f} s, "
+            f"{len(asked) / alone.seconds:.0f} points/s"
+        )
         began = time.perf_counter()
         output = Path(folder) / "table.parquet"
         with cluster(words, folder) as made, Client(made) as client:
             client.wait_for_workers(words.workers, timeout=120)
-            print(f"{words.where}: {words.workers} workers up after {time.perf_counter() - began:.1f} s")
+            print(
+                f"{words.where}: {words.workers} workers up after "
+                f"{time.perf_counter() - began:.1f} s"
+            )
 
             def stop(done: int, total: int, failed: int) -> None:
                 if done >= total // 2:
                     raise HalfWay
 
             try:
-                sweep(asked, client.get_executor(), output=output, workers=words.workers, progress=stop)
+                sweep(
+                    asked,
+                    client.get_executor(),
+                    output=output,
+                    workers=words.workers,
+                    progress=stop,
+                )
             except HalfWay:
                 print("interrupted half-way")
             found = sweep(asked, client.get_executor(), output=output, workers=words.workers)
             rate = found.computed / found.seconds
-            print(f"gone on: {found.computed} computed, {found.from_journal} from the journal, {rate:.0f} points/s")
+            print(
+                f"gone on: {found.computed} computed, {found.from_journal} from the journal, "
+                f"{rate:.0f} points/s"
+            )
         same = parquet(found) == parquet(alone)
         print(f"the same table to the byte: {same}")
         return 0 if same and 0 < found.from_journal < len(asked) else 1

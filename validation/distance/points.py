@@ -11,13 +11,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Setting:
-    """What is done to a program's calls.  A delay of 0 is the recorded run without delays, a negative one the run without the recorder.
+    """What is done to a program's calls.  A delay of 0 is the recorded run without delays, a
+    negative one the run without the recorder.
 
     Attributes
     ----------
     classes : as `compare.chosen` takes them.
     where : before or after the call.
-    slower : by how much the link's bandwidth is divided, as `look` measured it; 0 leaves it as it is.
+    slower : by how much the link's bandwidth is divided, as `look` measured it; 0 leaves it as it
+        is.
     """
 
     delay_ns: int
@@ -44,8 +46,12 @@ SLOWER = (2, 10, 100)
 BOTH = ((100_000, 10), (1_000_000, 100))
 
 
-def settings(delays_ns: Sequence[int], class_delays_ns: Sequence[int], classes: Sequence[str]) -> list[Setting]:
-    """No delay; every delay on all calls; at some delays single classes, all but one, and before the call; less bandwidth; both."""
+def settings(
+    delays_ns: Sequence[int], class_delays_ns: Sequence[int], classes: Sequence[str]
+) -> list[Setting]:
+    """No delay; every delay on all calls; at some delays single classes, all but one, and before
+    the call; less bandwidth; both.
+    """
     some = [word for name in classes for word in (name, f"all-{name}")]
     return [
         Setting(-1),
@@ -59,7 +65,9 @@ def settings(delays_ns: Sequence[int], class_delays_ns: Sequence[int], classes: 
 
 
 def plan(programs: Sequence[str], chosen: Sequence[Setting], repeats: int) -> Iterator[Point]:
-    """All runs: every repeat goes through everything, and begins elsewhere, so that drift of the machine meets all points alike."""
+    """All runs: every repeat goes through everything, and begins elsewhere, so that drift of the
+    machine meets all points alike.
+    """
     for repeat in range(repeats):
         turned = repeat * len(chosen) // max(repeats, 1)
         for program in programs:
@@ -68,7 +76,9 @@ def plan(programs: Sequence[str], chosen: Sequence[Setting], repeats: int) -> It
 
 
 class Journal:
-    """Runs that are done, one JSON object a line.  A last line that was cut off by the end of a run is done again."""
+    """Runs that are done, one JSON object a line.  A last line that was cut off by the end of a run
+    is done again.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -92,7 +102,11 @@ class Journal:
 
     def settings(self) -> list[Setting]:
         """The settings there are runs of, nearest first."""
-        kept = {Setting(**json.loads(key)[2]) for key, entry in self.entries.items() if "seconds" in entry and key.startswith("[")}
+        kept = {
+            Setting(**json.loads(key)[2])
+            for key, entry in self.entries.items()
+            if "seconds" in entry and key.startswith("[")
+        }
         return sorted(kept, key=lambda s: (s.delay_ns, s.classes, s.where, s.slower))
 
     def of(self, program: str, setting: Setting) -> list[dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""One case: a file, what was done to it, the command that is given it, and what the command has to live with.
+"""One case: a file, what was done to it, the command that is given it, and what the command has to
+live with.
 
 Everything is drawn from the seed and the number of the case, so that both name it.
 """
@@ -19,7 +20,8 @@ from seeds import SAMPLE, Seed
 
 from turnbuckle.questions.sweep.grid import files_of
 
-#: Commands by what the file is, each with its weight.  {f} is the file, {s} a sound recording, {o} the output's name without ending.
+#: Commands by what the file is, each with its weight.  {f} is the file, {s} a sound recording, {o}
+#: the output's name without ending.
 RECORDING = """
 6 inspect {f}
 3 inspect {f} --format json
@@ -94,9 +96,18 @@ OTHERS = {
 1 model fabric {f} --check
 1 model fabric {f} --nodes 8 --format csv -o {o}.csv
 """,
-    "study": "3 sweep {f} --workers 1\n3 sweep {f} --workers 1 -o {o}.parquet\n1 sweep {f} -o {o}.csv --shard 1/2",
-    "case": "3 validate {f}\n1 validate {f} --format json -o {o}.json\n1 validate --cases {in} --format csv",
-    "runs": "3 cores {f} --draws 100\n1 cores {f} --draws 100 --format csv -o {o}.csv\n1 cores {f} --draws 100 --charts {o}",
+    "study": (
+        "3 sweep {f} --workers 1\n3 sweep {f} --workers 1 -o {o}.parquet\n"
+        "1 sweep {f} -o {o}.csv --shard 1/2"
+    ),
+    "case": (
+        "3 validate {f}\n1 validate {f} --format json -o {o}.json\n"
+        "1 validate --cases {in} --format csv"
+    ),
+    "runs": (
+        "3 cores {f} --draws 100\n1 cores {f} --draws 100 --format csv -o {o}.csv\n"
+        "1 cores {f} --draws 100 --charts {o}"
+    ),
     "surface": "1 slack {s} --published {f} --draws 0",
     "starvation": "1 slack {s} --starvation {f} --draws 0",
     "work": "1 model memory {f} --on summit --memories {in}/memories.csv",
@@ -105,10 +116,16 @@ OTHERS = {
     "parts": "2 model power {f}\n1 model power {f} --format csv -o {o}.csv",
     "classes": "1 model additive {f} --lambda data=10,control=10",
     "communication": "1 model integration {f} --bandwidth-ratio 8",
-    "chain": "3 model chain {f}\n1 model chain {f} --profile {s} --stage sum\n1 model chain {f} --format csv -o {o}.csv",
+    "chain": (
+        "3 model chain {f}\n1 model chain {f} --profile {s} --stage sum\n"
+        "1 model chain {f} --format csv -o {o}.csv"
+    ),
     "messages": "1 model network {f}\n1 model network {f} --format csv -o {o}.csv",
     "matrix": "2 model dag {f}\n1 model dag {f} --gpus 1,2 --format json -o {o}.json",
-    "nvprof summary": "3 model additive {f} --lambda data=10 --total 2.5s\n1 model additive {f} --lambda data=10 --format csv -o {o}.csv",
+    "nvprof summary": (
+        "3 model additive {f} --lambda data=10 --total 2.5s\n"
+        "1 model additive {f} --lambda data=10 --format csv -o {o}.csv"
+    ),
     "measured": """
 4 calibrate {f} --copied-size 1MiB
 2 calibrate {f} -o {o}.toml --name ours
@@ -120,14 +137,41 @@ OTHERS = {
 #: How often each kind of case is drawn.
 KINDS = {"damage": 70, "odd": 7, "output": 8, "limit": 8, "signal": 4, "words": 3}
 ODD = (
-    *("fifo", "socket", "folder", "broken link", "loop", "empty", "zeros", "unreadable", "gone", "link", "locked folder"),
+    *(
+        "fifo",
+        "socket",
+        "folder",
+        "broken link",
+        "loop",
+        "empty",
+        "zeros",
+        "unreadable",
+        "gone",
+        "link",
+        "locked folder",
+    ),
     *("/dev/zero", "/dev/null", "/dev/full", "/dev/random", "sparse"),
     *("name not UTF-8", "name with a line end", "long name", "name of an option"),
 )
 OUTPUTS = (
-    *("the input", "link to the input", "hard link to the input", "another input", "folder of the input"),
+    *(
+        "the input",
+        "link to the input",
+        "hard link to the input",
+        "another input",
+        "folder of the input",
+    ),
     *("/dev/full", "/dev/null", "full disk"),
-    *("locked folder", "no folder", "a folder", "name not UTF-8", "long name", "existing", "broken link", "name too long"),
+    *(
+        "locked folder",
+        "no folder",
+        "a folder",
+        "name not UTF-8",
+        "long name",
+        "existing",
+        "broken link",
+        "name too long",
+    ),
 )
 
 
@@ -163,7 +207,9 @@ def commands(format: str) -> list[tuple[int, list[str]]]:
 
 
 def chosen(seeds: list[Seed], rng: random.Random) -> Seed:
-    """A seed: each recording format is as likely as the next, the tables of a user together weigh a third."""
+    """A seed: each recording format is as likely as the next, the tables of a user together weigh a
+    third.
+    """
     recordings = sorted({s.format for s in seeds} - set(OTHERS))
     tables = sorted({s.format for s in seeds} & set(OTHERS))
     formats = recordings if recordings and (not tables or rng.random() < 0.67) else tables
@@ -171,8 +217,16 @@ def chosen(seeds: list[Seed], rng: random.Random) -> Seed:
     return rng.choice([s for s in seeds if s.format == format])
 
 
-def prepare(seeds: list[Seed], seed: int, number: int, place: Path, disk: Path | None = None, kinds: Sequence[str] = tuple(KINDS)) -> Case:
-    """Draw case `number` of these kinds and write its files below `place`: ``in``, ``out``, ``tmp``, ``work`` and ``home``.
+def prepare(
+    seeds: list[Seed],
+    seed: int,
+    number: int,
+    place: Path,
+    disk: Path | None = None,
+    kinds: Sequence[str] = tuple(KINDS),
+) -> Case:
+    """Draw case `number` of these kinds and write its files below `place`: ``in``, ``out``,
+    ``tmp``, ``work`` and ``home``.
 
     `disk` is where a small disk is mounted, if one is.
     """
@@ -188,13 +242,18 @@ def prepare(seeds: list[Seed], seed: int, number: int, place: Path, disk: Path |
     shutil.copyfile(SAMPLE, sound)
     file, output = given / start.anchor, place / "out" / "answer"
     listed = commands(start.format)
-    if kind in ("output", "signal") and (writing := [c for c in listed if any("{o}" in w for w in c[1])]):
+    if kind in ("output", "signal") and (
+        writing := [c for c in listed if any("{o}" in w for w in c[1])]
+    ):
         listed = writing
     words = rng.choices([w for _, w in listed], [n for n, _ in listed])[0]
     if kind == "damage" or (kind != "words" and rng.random() < 0.15):
         targets = sorted(p for p in given.rglob("*") if p.is_file() and p != sound) or [file]
         # the file that is named takes most of it
-        drawn = [file if file.is_file() and rng.random() < 0.6 else rng.choice(targets) for _ in range(rng.choice((1, 1, 1, 2)))]
+        drawn = [
+            file if file.is_file() and rng.random() < 0.6 else rng.choice(targets)
+            for _ in range(rng.choice((1, 1, 1, 2)))
+        ]
         for target in dict.fromkeys(drawn):
             case.done += f"{target.relative_to(given)}: {damage(target, rng)}; "
     if kind == "odd":
@@ -206,13 +265,18 @@ def prepare(seeds: list[Seed], seed: int, number: int, place: Path, disk: Path |
         case.interrupt = (rng.choice((signal.SIGINT, signal.SIGINT, signal.SIGTERM)), after)
         case.done += f"{signal.Signals(case.interrupt[0]).name} after {case.interrupt[1]:.3f} s"
     read = any("{s}" in word for word in words)
-    target, exact = _output(case, file, output, sound, rng, disk, read) if kind == "output" else (str(output), False)
+    target, exact = (
+        _output(case, file, output, sound, rng, disk, read)
+        if kind == "output"
+        else (str(output), False)
+    )
     filled = {"{f}": f"{file}{start.member}", "{s}": str(sound), "{in}": str(given)}
     for word in words:
         held = word
         for key, value in filled.items():
             held = held.replace(key, value)
-        # an output that is an input, a device or a link keeps its name; others take the ending that the command wants
+        # an output that is an input, a device or a link keeps its name; others take the ending that
+        # the command wants
         case.words.append(target if exact and "{o}" in word else held.replace("{o}", target))
     if kind == "words":
         # another name of the output would be an output too
@@ -233,9 +297,14 @@ def _odd(case: Case, file: Path, rng: random.Random) -> Path:
         file.symlink_to(what)
         return file
     if what.startswith(("name", "long")):
-        name = {"name not UTF-8": os.fsdecode(b"\xff\xfe-") + file.name, "name with a line end": f"a\nb\r{file.name}"}.get(what)
+        name = {
+            "name not UTF-8": os.fsdecode(b"\xff\xfe-") + file.name,
+            "name with a line end": f"a\nb\r{file.name}",
+        }.get(what)
         ending = "".join(file.suffixes[-2:])[-40:]
-        name = name or (f"--format={file.name}" if "option" in what else "n" * (255 - len(ending)) + ending)
+        name = name or (
+            f"--format={file.name}" if "option" in what else "n" * (255 - len(ending)) + ending
+        )
         return file.rename(file.with_name(name))
     if what == "link":
         moved = file.rename(file.with_name(f"moved-{file.name}"))
@@ -247,7 +316,8 @@ def _odd(case: Case, file: Path, rng: random.Random) -> Path:
         return file
     if what == "sparse" and file.is_file():
         with file.open("r+b") as held:
-            # a text ends at its first NUL; a file in binary may be that long, and takes time in proportion
+            # a text ends at its first NUL; a file in binary may be that long, and takes time in
+            # proportion
             held.truncate(50_000_000_000 if b"\0" not in held.read(512) else 4_000_000_000)
         return file
     _gone(file)
@@ -289,7 +359,13 @@ def _limit(case: Case, rng: random.Random) -> None:
 
 
 def _output(
-    case: Case, file: Path, output: Path, sound: Path, rng: random.Random, disk: Path | None, sound_is_read: bool
+    case: Case,
+    file: Path,
+    output: Path,
+    sound: Path,
+    rng: random.Random,
+    disk: Path | None,
+    sound_is_read: bool,
 ) -> tuple[str, bool]:
     """Where the output is to go, and whether that is its whole name or wants an ending."""
     what = rng.choice(OUTPUTS)
@@ -326,12 +402,20 @@ def _output(
         case.bound = True
     if what == "existing":
         for ending in ("csv", "json", "json.gz", "html", "parquet", "toml"):
-            output.with_name(f"answer.{ending}").write_text("what was there before", encoding="utf-8")
-    names = {"name not UTF-8": os.fsdecode(b"answer\xff\xfe"), "long name": "answer" + "n" * 230, "name too long": "answer" + "n" * 300}
+            output.with_name(f"answer.{ending}").write_text(
+                "what was there before", encoding="utf-8"
+            )
+    names = {
+        "name not UTF-8": os.fsdecode(b"answer\xff\xfe"),
+        "long name": "answer" + "n" * 230,
+        "name too long": "answer" + "n" * 300,
+    }
     return str(output.with_name(names.get(what, "answer"))), False
 
 
 def shown(words: list[str]) -> str:
     """A command line for people, whatever bytes its words have."""
-    text = " ".join(repr(w) if not w.isprintable() or " " in w or not w else w for w in ["turnbuckle", *words])
+    text = " ".join(
+        repr(w) if not w.isprintable() or " " in w or not w else w for w in ["turnbuckle", *words]
+    )
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,7 +1,8 @@
 """What holds of every answer, whatever the recording: checked on the JSON that a verb prints.
 
-No number is NaN or infinite.  A range holds its value, parts add up to their whole, a ratio is that of its two times, and a run on its own
-machine takes the time that was measured.  A run time that is null has a finding that says why.
+No number is NaN or infinite.  A range holds its value, parts add up to their whole, a ratio is that
+of its two times, and a run on its own machine takes the time that was measured.  A run time that is
+null has a finding that says why.
 """
 
 from __future__ import annotations
@@ -68,7 +69,11 @@ def _of_projection(row: dict[str, Any]) -> Iterator[str]:
     if row.get("target") == "self" and seconds != measured:
         yield f"self takes {seconds} s, and {measured} s were measured"
     ratio = row.get("penalty")
-    if all(map(number, (seconds, measured, ratio))) and measured and not near(ratio, seconds / measured):
+    if (
+        all(map(number, (seconds, measured, ratio)))
+        and measured
+        and not near(ratio, seconds / measured)
+    ):
         yield f"penalty {ratio} is not {seconds} over {measured}"
     for parts, whole in PARTS.items():
         values = list((row.get(parts) or {}).values())
@@ -80,8 +85,17 @@ def _of_projection(row: dict[str, Any]) -> Iterator[str]:
 def _of_curve(curve: list[dict[str, Any]]) -> Iterator[str]:
     for point in curve:
         if all(number(point.get(key)) for key in ("seconds", "lower", "upper")):
-            yield from (f"curve: {rule}" for rule in _of_object({**point, "interval": [point["lower"], point["upper"]]}, False))
-    points = sorted((p["slack_s"], p["seconds"]) for p in curve if number(p.get("slack_s")) and number(p.get("seconds")))
+            yield from (
+                f"curve: {rule}"
+                for rule in _of_object(
+                    {**point, "interval": [point["lower"], point["upper"]]}, False
+                )
+            )
+    points = sorted(
+        (p["slack_s"], p["seconds"])
+        for p in curve
+        if number(p.get("slack_s")) and number(p.get("seconds"))
+    )
     for (_, before), (at, after) in pairwise(points):
         if after < before * (1 - NEAR):
             yield f"the run is shorter at {at} s of distance than below it"

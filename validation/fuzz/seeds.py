@@ -1,7 +1,8 @@
 """Sound files of every format, from which the fuzzer starts.
 
-The code that the tests use builds them, so that a clone of the repository suffices.  Where the project's real traces
-stand beside the repository (``../shared/traces``), those below 2 MB are used too.
+The code that the tests use builds them, so that a clone of the repository suffices.  Where the
+project's real traces stand beside the repository (``../shared/traces``), those below 2 MB are used
+too.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class Seed:
 
 def helper(name: str) -> Any:
     """A module of the tests, by its name."""
-    places = {str(path.parent) for path in (ROOT / "tests").rglob(f"{name}.py")} | {str(ROOT / "tests" / "builders")}
+    places = {str(path.parent) for path in (ROOT / "tests").rglob(f"{name}.py")} | {
+        str(ROOT / "tests" / "builders")
+    }
     sys.path += sorted(places - set(sys.path))
     return importlib.import_module(name)
 
@@ -104,13 +107,23 @@ def _nsys() -> Iterator[tuple[str, str, Build]]:
     for path in (EXAMPLES / "dgemm-like-synthetic.sqlite", SAMPLE):
         yield "nsys", path.stem, _copied(path)
     for schema in ("none", "3.0", "3.24"):
-        yield "nsys", f"schema {schema}", lambda folder, schema=schema: nsys.make(folder / "run.sqlite", schema)  # type: ignore[misc]
+        yield (
+            "nsys",
+            f"schema {schema}",
+            lambda folder, schema=schema: nsys.make(folder / "run.sqlite", schema),
+        )  # type: ignore[misc]
 
 
 def _kineto() -> Iterator[tuple[str, str, Build]]:
     kineto = helper("test_kineto")
-    events = [event for k in range(12) for event in (kineto.copied if k % 3 else kineto.launched)(100.0 * k, k + 1)]
-    content = kineto.text(events, deviceProperties=[{"id": 0, "name": "card", "totalGlobalMem": 1 << 34}]).encode()
+    events = [
+        event
+        for k in range(12)
+        for event in (kineto.copied if k % 3 else kineto.launched)(100.0 * k, k + 1)
+    ]
+    content = kineto.text(
+        events, deviceProperties=[{"id": 0, "name": "card", "totalGlobalMem": 1 << 34}]
+    ).encode()
     yield "kineto", "json", text("trace.json", content)
     yield "kineto", "json.gz", text("trace.json.gz", gzip.compress(content, mtime=0))
     yield "kineto", "archive", _packed("run.tar.gz", content)
@@ -132,7 +145,13 @@ def _amd() -> Iterator[tuple[str, str, Build]]:
     yield "rocprof", "database", database
     yield "rocprof", "json", text("results.json", rocprof.v1_json())
     yield "rocprof", "csv", text("results.csv", helper("test_rocprof").kernels_csv())
-    yield "rocprofv3", "json", text("908_results.json", json.dumps({"rocprofiler-sdk-tool": [rocprof.v3(rocprof.turns())]}))
+    yield (
+        "rocprofv3",
+        "json",
+        text(
+            "908_results.json", json.dumps({"rocprofiler-sdk-tool": [rocprof.v3(rocprof.turns())]})
+        ),
+    )
     yield "rocprofv3", "csv", lambda folder: helper("test_rocprof_csv").set_of_files(folder)
     for version in (3, 4):
         yield "rocpd", f"schema {version}", lambda folder, version=version: rocpd(folder, version)  # type: ignore[misc]
@@ -141,7 +160,9 @@ def _amd() -> Iterator[tuple[str, str, Build]]:
 def _otf2(folder: Path) -> Path:
     built = helper("build_otf2")
     archive = built.Archive(chunk=1 << 10)
-    send, receive, reduce = (archive.region(f"MPI_{name}", built.MPI) for name in ("Send", "Recv", "Allreduce"))
+    send, receive, reduce = (
+        archive.region(f"MPI_{name}", built.MPI) for name in ("Send", "Recv", "Allreduce")
+    )
     first, second = threads = archive.ranks(2)
     for thread in threads:
         thread.offsets = [(0, 0)]
@@ -170,7 +191,11 @@ def _mpi() -> Iterator[tuple[str, str, Build]]:
     yield "paje", "plain", lambda folder: paje.written(folder, paje.exchange())
     yield "paje", "packed", packed
     yield "paraver", "plain", lambda folder: paraver.written(folder, paraver.exchange())
-    yield "dumpi", "ring", lambda folder: dumpi.written(folder, [dumpi.exchange(rank) for rank in range(3)])
+    yield (
+        "dumpi",
+        "ring",
+        lambda folder: dumpi.written(folder, [dumpi.exchange(rank) for rank in range(3)]),
+    )
     yield "pmpi", "messages", pmpi
 
 
@@ -185,16 +210,32 @@ def _others() -> Iterator[tuple[str, str, Build]]:
         return folder / "run.turnbuckle"
 
     nodes = [
-        {"id": k, "name": f"aten::mm {k}", "start_ts": 100 * k, "duration": 50, "cat": "kernel", "tid": 1, "ctrl_deps": max(k - 1, 1)}
+        {
+            "id": k,
+            "name": f"aten::mm {k}",
+            "start_ts": 100 * k,
+            "duration": 50,
+            "cat": "kernel",
+            "tid": 1,
+            "ctrl_deps": max(k - 1, 1),
+        }
         for k in range(1, 9)
     ]
     yield "nvprof", "turns", lambda folder: nvprof.make(folder / "run.nvvp", nvprof.turns(20))
     yield "chakra", "protobuf", text("run.et", chakra.run())
     yield "chakra", "untimed", text("run.et", chakra.run(timed=False))
-    yield "chakra", "json", text("run.json", json.dumps({"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": nodes}))
+    yield (
+        "chakra",
+        "json",
+        text("run.json", json.dumps({"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": nodes})),
+    )
     stats = helper("test_nsys_stats")
     yield "xplane", "turns", text("run.xplane.pb", helper("build_xplane").turns(20))
-    yield "nsys_stats", "gpu", text("run_cuda_gpu_trace.csv", f"{stats.GPU}\n{stats.KERNEL}\n{stats.COPY}\n")
+    yield (
+        "nsys_stats",
+        "gpu",
+        text("run_cuda_gpu_trace.csv", f"{stats.GPU}\n{stats.KERNEL}\n{stats.COPY}\n"),
+    )
     yield "nvprof session", "xml", text("run.nvvp", helper("test_nvprof_bad").SESSION)
     recorded = helper("test_recorded_reader")
     yield "recorded", "opencl", _copied(EXAMPLES / "jacobi-opencl-pocl.trace.csv")
@@ -205,7 +246,10 @@ def _others() -> Iterator[tuple[str, str, Build]]:
 
 def _schedules() -> Iterator[tuple[str, str, Build]]:
     ti = helper("test_ti")
-    first = "init; compute 3000; isend 1 7 10 0; compute 500; irecv 1 8 10 0; wait 0 1 7; wait 1 0 8; allreduce 4 100 0; finalize"
+    first = (
+        "init; compute 3000; isend 1 7 10 0; compute 500; irecv 1 8 10 0; wait 0 1 7; wait 1 0 "
+        "8; allreduce 4 100 0; finalize"
+    )
     second = "init; recv 0 7 10 0; send 0 8 10 0; allreduce 4 100 0; finalize"
     yield "goal", "ring", text("ring.goal", helper("test_model_messages").GOAL)
     yield "ti", "two ranks", lambda folder: ti.made(folder, first, second)
@@ -213,31 +257,69 @@ def _schedules() -> Iterator[tuple[str, str, Build]]:
 
 def _tables() -> Iterator[tuple[str, str, Build]]:
     """Files that a user writes: machines, networks, studies, cases, tables."""
-    kernels, node, dag = helper("test_model_kernels"), helper("test_model_node"), helper("test_model_dag")
+    kernels, node, dag = (
+        helper("test_model_kernels"),
+        helper("test_model_node"),
+        helper("test_model_dag"),
+    )
     case, measured, formats, others = (
-        helper(name) for name in ("test_validate", "test_measured", "test_measured_formats", "test_measured_others")
+        helper(name)
+        for name in (
+            "test_validate",
+            "test_measured",
+            "test_measured_formats",
+            "test_measured_others",
+        )
     )
 
     def study(folder: Path) -> Path:
         for name in ("melt", "other"):
             shutil.copy(EXAMPLES / "dgemm-like-synthetic.sqlite", folder / f"{name}.sqlite")
-        content = helper("test_study_file").GOOD.replace("deep/", "").replace("machines/ours.toml", "pcie5-x16")
+        content = (
+            helper("test_study_file")
+            .GOOD.replace("deep/", "")
+            .replace("machines/ours.toml", "pcie5-x16")
+        )
         return text("study.toml", content)(folder)
 
     def validation(folder: Path) -> Path:
         question = 'model = "line"\ndirection = "d2h"\nmemory = "pinned"\nfrom_direction = "h2d"'
-        return Path(case.case_at(folder, case.asking(question), "case", a=case.CURVE, b=case.CURVE.replace("h2d", "d2h")))
+        return Path(
+            case.case_at(
+                folder,
+                case.asking(question),
+                "case",
+                a=case.CURVE,
+                b=case.CURVE.replace("h2d", "d2h"),
+            )
+        )
 
-    network, cxl, summary = helper("test_network_file"), helper("test_model_cxl"), helper("test_nvprof_summary")
+    network, cxl, summary = (
+        helper("test_network_file"),
+        helper("test_model_cxl"),
+        helper("test_nvprof_summary"),
+    )
     yield "machine", "ours", text("ours.toml", helper("test_machine_file").GOOD)
-    yield "machine", "catalogue", _copied(ROOT / "src" / "turnbuckle" / "machine" / "catalog" / "gh200.toml")
+    yield (
+        "machine",
+        "catalogue",
+        _copied(ROOT / "src" / "turnbuckle" / "machine" / "catalog" / "gh200.toml"),
+    )
     yield "network", "parts", text("ours.toml", network.HEAD + network.NODE)
     yield "network", "gpus", text("ours.toml", helper("test_model_fabric").OURS)
     yield "study", "cards", study
     yield "case", "line", validation
-    yield "runs", "cores", text("runs.csv", "cores, run time [s]\n1, 186\n2, 152\n3, 136\n4, 128\n6, 123\n8, 122\n")
+    yield (
+        "runs",
+        "cores",
+        text("runs.csv", "cores, run time [s]\n1, 186\n2, 152\n3, 136\n4, 128\n6, 123\n8, 122\n"),
+    )
     yield "surface", "runs", text("runs.csv", helper("test_slack_surface").GOOD)
-    yield "starvation", "idle", text("idle.csv", "idle gap, cost\n# measured twice\n100 us, 2 us\n1 ms, 0.015 ms\n")
+    yield (
+        "starvation",
+        "idle",
+        text("idle.csv", "idle gap, cost\n# measured twice\n100 us, 2 us\n1 ms, 0.015 ms\n"),
+    )
     # each is read beside the other
     for name in ("work", "memories"):
         yield name, "kernels", lambda folder, name=name: _kernels(kernels, folder) / f"{name}.csv"  # type: ignore[misc]
@@ -245,7 +327,13 @@ def _tables() -> Iterator[tuple[str, str, Build]]:
     yield (
         "parts",
         "power",
-        text("parts.csv", "part, year, rate [TFLOP/s], power [W], source\na, 2016, 1, 100, me\nb, 2018, 2, 100,\nc, 2020, 4, 100, me\n"),
+        text(
+            "parts.csv",
+            (
+                "part, year, rate [TFLOP/s], power [W], source\na, 2016, 1, 100, me\n"
+                "b, 2018, 2, 100,\nc, 2020, 4, 100, me\n"
+            ),
+        ),
     )
     yield "classes", "five", text("five.csv", node.FIVE)
     yield "communication", "twelve", text("twelve.csv", node.TWELVE)
@@ -262,7 +350,11 @@ def _tables() -> Iterator[tuple[str, str, Build]]:
     }
     for module, names in tables.items():
         for name in names:
-            yield "measured", name.lower(), text("page.md" if name == "PAGE" else "measured.txt", getattr(module, name))
+            yield (
+                "measured",
+                name.lower(),
+                text("page.md" if name == "PAGE" else "measured.txt", getattr(module, name)),
+            )
 
 
 def _kernels(kernels: Any, folder: Path) -> Path:
@@ -272,7 +364,9 @@ def _kernels(kernels: Any, folder: Path) -> Path:
 
 
 def _matrix(dag: Any, folder: Path) -> Path:
-    line = dag.sp.diags_array([-dag.np.ones(7), 2 * dag.np.ones(8), -dag.np.ones(7)], offsets=[-1, 0, 1])
+    line = dag.sp.diags_array(
+        [-dag.np.ones(7), 2 * dag.np.ones(8), -dag.np.ones(7)], offsets=[-1, 0, 1]
+    )
     whole = dag.sp.kron(line, dag.sp.eye_array(8)) + dag.sp.kron(dag.sp.eye_array(8), line)
     dag.scipy.io.mmwrite(folder / "square.mtx", dag.sp.tril(whole), symmetry="general")
     return folder / "square.mtx"
@@ -282,11 +376,21 @@ def _real(traces: Path) -> Iterator[tuple[str, str, Build]]:
     """Small real traces, each with all that stands in its folder where that is small too."""
     for part, (format, endings) in REAL.items():
         for path in sorted((traces / part).rglob("*")):
-            if not path.name.endswith(endings) or not path.is_file() or path.stat().st_size > LARGEST_BYTES:
+            if (
+                not path.name.endswith(endings)
+                or not path.is_file()
+                or path.stat().st_size > LARGEST_BYTES
+            ):
                 continue
             beside = sum(p.stat().st_size for p in path.parent.rglob("*") if p.is_file())
             name = f"real {'-'.join(path.relative_to(traces).parts)}"
-            yield format, name, _copied(path) if beside > 2 * LARGEST_BYTES else lambda folder, path=path: _all(path, folder)  # type: ignore[misc]
+            yield (
+                format,
+                name,
+                _copied(path)
+                if beside > 2 * LARGEST_BYTES
+                else lambda folder, path=path: _all(path, folder),
+            )  # type: ignore[misc]
 
 
 def _all(path: Path, folder: Path) -> Path:
@@ -301,7 +405,15 @@ def plain(name: str) -> str:
 
 def build(place: Path, *, real: Path | None = TRACES, only: str = "") -> list[Seed]:
     """Write all seeds into a folder, each into one of its own, and return them in a fixed order."""
-    made: Iterable[Callable[[], Iterator[tuple[str, str, Build]]]] = (_nsys, _kineto, _amd, _mpi, _others, _schedules, _tables)
+    made: Iterable[Callable[[], Iterator[tuple[str, str, Build]]]] = (
+        _nsys,
+        _kineto,
+        _amd,
+        _mpi,
+        _others,
+        _schedules,
+        _tables,
+    )
     every = [entry for source in made for entry in source()]
     if real is not None and real.is_dir():
         every += _real(real)
@@ -312,7 +424,15 @@ def build(place: Path, *, real: Path | None = TRACES, only: str = "") -> list[Se
         folder = place / plain(f"{format} {name}")
         folder.mkdir(parents=True)
         anchor = write(folder)
-        out.append(Seed(format, name, folder, anchor.relative_to(folder).as_posix(), "::a/trace.json" if name == "archive" else ""))
+        out.append(
+            Seed(
+                format,
+                name,
+                folder,
+                anchor.relative_to(folder).as_posix(),
+                "::a/trace.json" if name == "archive" else "",
+            )
+        )
     return sorted(out)
 
 
@@ -321,5 +441,8 @@ def wanted() -> set[str]:
     from turnbuckle.mpi import schedules
     from turnbuckle.trace.recorders import FORMATS
 
-    modules = [importlib.import_module(f"{schedules.__name__}.{m.name}") for m in pkgutil.iter_modules(schedules.__path__)]
+    modules = [
+        importlib.import_module(f"{schedules.__name__}.{m.name}")
+        for m in pkgutil.iter_modules(schedules.__path__)
+    ]
     return set(FORMATS) | {m.__name__.rpartition(".")[2] for m in modules if hasattr(m, "read")}

@@ -1,8 +1,10 @@
-"""Runs cases, each in a process forked from one that has loaded everything, and judges what came of them.
+"""Runs cases, each in a process forked from one that has loaded everything, and judges what came of
+them.
 
     python validation/fuzz/server.py PLACE --seed 1 --first 0 --step 2
 
-One line of JSON a case goes to the standard output.  The parent never lets Polars work, so that no thread of it is lost in the fork.
+One line of JSON a case goes to the standard output.  The parent never lets Polars work, so that no
+thread of it is lost in the fork.
 """
 
 from __future__ import annotations
@@ -47,10 +49,22 @@ KEPT = 3
 NAMES = {0: "answered", 1: "gate", 2: "refused", 3: "cannot"}
 NAMES |= dict.fromkeys((130, 143, -signal.SIGINT, -signal.SIGTERM), "interrupted")
 FAILURES = (
-    *("crash", "internal", "code", "traceback", "uncoded", "hang", "leftover", "input changed", "half made", "network"),
+    *(
+        "crash",
+        "internal",
+        "code",
+        "traceback",
+        "uncoded",
+        "hang",
+        "leftover",
+        "input changed",
+        "half made",
+        "network",
+    ),
     *("process left", "control characters", "formula", "markup", "invariant"),
 )
-#: What Python says when it is about to reach for the network; native code is not seen here, see README.md.
+#: What Python says when it is about to reach for the network; native code is not seen here, see
+#: README.md.
 NETWORK = (
     *("socket.connect", "socket.sendto", "socket.sendmsg", "socket.bind"),
     *("socket.getaddrinfo", "socket.gethostbyname", "urllib.Request"),
@@ -94,7 +108,7 @@ def load() -> None:
     gc.freeze()
 
 
-# --- the child --------------------------------------------------------------------------------------------------------
+# --- the child ------------------------------------------------------------------------------------
 
 
 def _child(case: Case, place: Path, ends: tuple[int, int, int]) -> None:
@@ -109,7 +123,9 @@ def _child(case: Case, place: Path, ends: tuple[int, int, int]) -> None:
     os.chdir(place / "work")
     kept = ("PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
     mine = {"HOME": "home", "XDG_CACHE_HOME": "cache", "TMPDIR": "tmp"}
-    fixed = {"COLUMNS": "120", "POLARS_MAX_THREADS": "2"} | {name: str(place / part) for name, part in mine.items()}
+    fixed = {"COLUMNS": "120", "POLARS_MAX_THREADS": "2"} | {
+        name: str(place / part) for name, part in mine.items()
+    }
     environment = {k: os.environ[k] for k in kept if k in os.environ} | fixed
     os.environ.clear()
     os.environ.update(environment)
@@ -124,11 +140,22 @@ def _child(case: Case, place: Path, ends: tuple[int, int, int]) -> None:
     sys.addaudithook(note)
     if case.bound:
         _give_up_rights()
-    for name, value in {"CPU": CPU_SECONDS, "CORE": 0, "DATA": DATA_BYTES, "FSIZE": 1 << 30, **case.limits}.items():
-        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value + 5 * (name == "CPU")))
+    for name, value in {
+        "CPU": CPU_SECONDS,
+        "CORE": 0,
+        "DATA": DATA_BYTES,
+        "FSIZE": 1 << 30,
+        **case.limits,
+    }.items():
+        resource.setrlimit(
+            getattr(resource, f"RLIMIT_{name}"), (value, value + 5 * (name == "CPU"))
+        )
     sys.argv = ["turnbuckle", *case.words]
     # streams of its own: those of the parent may stand for files, which pipes are not
-    sys.stdin, sys.stdout, sys.stderr = (open(fd, mode, encoding="utf-8", closefd=False) for fd, mode in enumerate("rww"))  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(fd, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+        for fd, mode in enumerate("rww")
+    )
     from turnbuckle.cli.run import run
 
     os.write(notes, b"ready\n")
@@ -144,7 +171,7 @@ def _give_up_rights() -> None:
     library.capset(head, none)
 
 
-# --- the parent -------------------------------------------------------------------------------------------------------
+# --- the parent -----------------------------------------------------------------------------------
 
 
 def run(case: Case, place: Path) -> Ran:
@@ -199,11 +226,23 @@ def run(case: Case, place: Path) -> Ran:
     for reading, _ in pipes:
         os.close(reading)
     cpu = usage.ru_utime + usage.ru_stime
-    return Ran(os.waitstatus_to_exitcode(ended), bytes(out), bytes(err), bytes(notes), cpu, usage.ru_maxrss << 10, idle, late, left)
+    return Ran(
+        os.waitstatus_to_exitcode(ended),
+        bytes(out),
+        bytes(err),
+        bytes(notes),
+        cpu,
+        usage.ru_maxrss << 10,
+        idle,
+        late,
+        left,
+    )
 
 
 def _cpu(pid: int) -> float:
-    """Processor time of a process's whole session [ticks]: a parent that waits for a child that works is not idle."""
+    """Processor time of a process's whole session [ticks]: a parent that waits for a child that
+    works is not idle.
+    """
     total = 0
     for about in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError):
@@ -214,9 +253,13 @@ def _cpu(pid: int) -> float:
 
 
 def _stop(pid: int) -> int:
-    """End what the command left running; how many processes that were, after `LEFT_SECONDS` in which they may end themselves."""
+    """End what the command left running; how many processes that were, after `LEFT_SECONDS` in
+    which they may end themselves.
+    """
     end = time.monotonic() + LEFT_SECONDS
-    while left := [int(p.parent.name) for p in Path("/proc").glob("[0-9]*/stat") if _session(p) == pid]:
+    while left := [
+        int(p.parent.name) for p in Path("/proc").glob("[0-9]*/stat") if _session(p) == pid
+    ]:
         if time.monotonic() > end:
             break
         time.sleep(0.1)
@@ -234,7 +277,9 @@ def _session(about: Path) -> int:
 
 
 def contents(folder: Path) -> dict[str, tuple[object, ...]]:
-    """Every entry below a folder: kind, size, place, time of its last change, and the hash of what it holds."""
+    """Every entry below a folder: kind, size, place, time of its last change, and the hash of what
+    it holds.
+    """
     out: dict[str, tuple[object, ...]] = {}
     for path in sorted(folder.rglob("*")):
         about = path.lstat()
@@ -251,7 +296,13 @@ def contents(folder: Path) -> dict[str, tuple[object, ...]]:
     return out
 
 
-def judge(case: Case, ran: Ran, place: Path, disk: Path | None, before: dict[str, dict[str, tuple[object, ...]]]) -> str:
+def judge(
+    case: Case,
+    ran: Ran,
+    place: Path,
+    disk: Path | None,
+    before: dict[str, dict[str, tuple[object, ...]]],
+) -> str:
     """Name the outcome of a case, and put what was wrong with it into `ran.failures`."""
 
     def fail(kind: str, detail: str = "") -> None:
@@ -260,9 +311,15 @@ def judge(case: Case, ran: Ran, place: Path, disk: Path | None, before: dict[str
     outcome = NAMES.get(ran.code, "other")
     said = ran.out + ran.err
     if ran.idle or ran.late or ran.code == -signal.SIGXCPU:
-        bound = f"more than {WALL_SECONDS} s" if ran.late else f"more than {CPU_SECONDS} s of CPU time"
+        bound = (
+            f"more than {WALL_SECONDS} s" if ran.late else f"more than {CPU_SECONDS} s of CPU time"
+        )
         fail("hang", f"{case.words[0]}: {'waits for something' if ran.idle else bound}")
-    elif ran.code < 0 and not (case.interrupt and ran.code in (-signal.SIGTERM, -signal.SIGINT) and -ran.code == case.interrupt[0]):
+    elif ran.code < 0 and not (
+        case.interrupt
+        and ran.code in (-signal.SIGTERM, -signal.SIGINT)
+        and -ran.code == case.interrupt[0]
+    ):
         fail("crash", f"{signal.Signals(-ran.code).name}: {_line(ran.err)}")
     elif ran.code == 4:
         fail("internal", _line(ran.err))
@@ -281,7 +338,9 @@ def judge(case: Case, ran: Ran, place: Path, disk: Path | None, before: dict[str
             fail("leftover", f"in {name}: {_pattern(next(iter(left)))}")
     now = contents(place / "in")
     if now != before["in"]:
-        names = sorted(k for k in now.keys() | before["in"].keys() if now.get(k) != before["in"].get(k))
+        names = sorted(
+            k for k in now.keys() | before["in"].keys() if now.get(k) != before["in"].get(k)
+        )
         fail("input changed", f"{case.words[0]}: {_pattern(names[0])}")
     _look_at_output(case, ran, fail, place / "out", before["out"])
     if disk is not None and case.disk:
@@ -293,30 +352,52 @@ def judge(case: Case, ran: Ran, place: Path, disk: Path | None, before: dict[str
             fail("invariant", f"{case.words[0]}: {_pattern(flaw)}")
     match = _STEERING.search(said.decode("utf-8", "replace"))
     if match and "--format parquet" not in " ".join(case.words):
-        fail("control characters", f"{match[0]!r} from {case.words[0]} {' '.join(w for w in case.words if w in ('csv', 'json'))}")
+        fail(
+            "control characters",
+            (
+                f"{match[0]!r} from {case.words[0]} "
+                f"{' '.join(w for w in case.words if w in ('csv', 'json'))}"
+            ),
+        )
     return outcome
 
 
-def _look_at_output(case: Case, ran: Ran, fail: Any, folder: Path, before: dict[str, tuple[object, ...]]) -> None:
-    """Look for what is half made: all is there where the command says so, and nothing where it does not."""
+def _look_at_output(
+    case: Case, ran: Ran, fail: Any, folder: Path, before: dict[str, tuple[object, ...]]
+) -> None:
+    """Look for what is half made: all is there where the command says so, and nothing where it does
+    not.
+    """
     now = contents(folder)
     new = {k: v for k, v in now.items() if v != before.get(k)}
     gone = before.keys() - now.keys()
     if ran.code in (0, 1):
-        if drafts := [k for k in new if Path(k).name.startswith(".") or k.endswith((".part", ".draft", ".tmp"))]:
+        if drafts := [
+            k
+            for k in new
+            if Path(k).name.startswith(".") or k.endswith((".part", ".draft", ".tmp"))
+        ]:
             fail("leftover", f"beside the output: {_pattern(drafts[0])}")
         for name in new:
             path = folder / name
             if path.is_file() and name.endswith(".csv"):
                 _cells(case, path.read_bytes(), fail)
-            if path.is_file() and name.endswith(".html") and re.search(rb"<img src=x onerror|<script>alert", path.read_bytes()):
+            if (
+                path.is_file()
+                and name.endswith(".html")
+                and re.search(rb"<img src=x onerror|<script>alert", path.read_bytes())
+            ):
                 fail("markup", "a name of the recording is markup in the report")
         return
-    # a sweep that was stopped, or whose disk was full (A086), keeps what it answered, to go on from there; one without any answer (A167)
-    # tells each refusal in its table
+    # a sweep that was stopped, or whose disk was full (A086), keeps what it answered, to go on from
+    # there; one without any answer (A167) tells each refusal in its table
     sweep = case.words[0] == "sweep"
     stopped = sweep and (NAMES.get(ran.code) == "interrupted" or b"error[A086]" in ran.err)
-    left = [] if sweep and b"error[A167]" in ran.err else sorted(k for k in new if not (stopped and ".journal" in k))
+    left = (
+        []
+        if sweep and b"error[A167]" in ran.err
+        else sorted(k for k in new if not (stopped and ".journal" in k))
+    )
     if left or gone:
         fail("half made", f"{case.words[0]}: {_pattern((left or sorted(gone))[0])}")
 
@@ -328,14 +409,22 @@ def _cells(case: Case, content: bytes, fail: Any) -> None:
         for row in csv.reader(content.decode("utf-8", "replace").splitlines()):
             for cell in row:
                 if _FORMULA.match(cell):
-                    return fail("formula", f"{' '.join(case.words[: 2 if case.words[0] == 'model' else 1])}: {cell[:20]!r}")
+                    return fail(
+                        "formula",
+                        (
+                            f"{' '.join(case.words[: 2 if case.words[0] == 'model' else 1])}: "
+                            f"{cell[:20]!r}"
+                        ),
+                    )
 
 
 def _line(text: bytes, last: bool = False) -> str:
     """The line of a message that says most: what was found, or the first, or the last."""
     lines = [x.strip() for x in text.decode("utf-8", "replace").splitlines() if x.strip()]
     told = [x for x in lines if x.startswith("found:")]
-    return _pattern((lines[-1] if last and lines else told[0] if told else lines[0] if lines else "")[:160])
+    return _pattern(
+        (lines[-1] if last and lines else told[0] if told else lines[0] if lines else "")[:160]
+    )
 
 
 def _pattern(text: str) -> str:
@@ -343,7 +432,7 @@ def _pattern(text: str) -> str:
     return re.sub(r"n{20,}", "n..", re.sub(r"\d+", "N", re.sub(r"/\S*/", "", text)))[:120]
 
 
-# --- many cases -------------------------------------------------------------------------------------------------------
+# --- many cases -----------------------------------------------------------------------------------
 
 
 def unlocked(place: Path) -> None:
@@ -361,10 +450,16 @@ def small_disk(place: Path) -> Path | None:
     place.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=48k", "none", str(place)]
     alone = bool(os.environ.get("FUZZ_OWN_MOUNTS"))
-    return place if alone and not subprocess.run(words, check=False, capture_output=True).returncode else None
+    return (
+        place
+        if alone and not subprocess.run(words, check=False, capture_output=True).returncode
+        else None
+    )
 
 
-def one(seeds: list[Seed], seed: int, number: int, place: Path, disk: Path | None, kinds: list[str]) -> tuple[Case, Ran, str]:
+def one(
+    seeds: list[Seed], seed: int, number: int, place: Path, disk: Path | None, kinds: list[str]
+) -> tuple[Case, Ran, str]:
     """Prepare, run and judge case `number`; its files stay in `place`."""
     unlocked(place)
     for path in disk.iterdir() if disk else ():
@@ -394,14 +489,23 @@ def keep(case: Case, ran: Ran, place: Path, to: Path, repeat: str) -> None:
 
 def serve(seeds: list[Seed], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Run cases for as long as there is time; each gives a line about it."""
-    place, disk = given.place / f"case-{given.first}", small_disk(given.place / f"disk-{given.first}")
+    place, disk = (
+        given.place / f"case-{given.first}",
+        small_disk(given.place / f"disk-{given.first}"),
+    )
     seen: Counter[tuple[str, str]] = Counter()
     until, number, parent = time.monotonic() + given.seconds, given.first, os.getppid()
-    while time.monotonic() < until and os.getppid() == parent and (given.count is None or number < given.first + given.count * given.step):
+    while (
+        time.monotonic() < until
+        and os.getppid() == parent
+        and (given.count is None or number < given.first + given.count * given.step)
+    ):
         case, ran, outcome = one(seeds, given.seed, number, place, disk, given.kinds.split(","))
         seen.update(ran.failures)
         if given.keep_all or any(seen[f] <= KEPT for f in ran.failures):
-            repeat = f"python validation/fuzz/run.py --seed {given.seed}{given.words} --case {number}"
+            repeat = (
+                f"python validation/fuzz/run.py --seed {given.seed}{given.words} --case {number}"
+            )
             keep(case, ran, place, given.kept / f"case-{number}", repeat)
         yield {
             "number": number,
@@ -421,7 +525,9 @@ def serve(seeds: list[Seed], given: argparse.Namespace) -> Iterator[dict[str, An
 
 def main() -> None:
     """Serve cases until the time is up."""
-    reading = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    reading = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     reading.add_argument("place", type=Path, help="folder for the cases; seeds.json lies there")
     reading.add_argument("--kept", type=Path, required=True)
     for name, default in (("seed", 1), ("first", 0), ("step", 1), ("count", None)):
@@ -432,7 +538,9 @@ def main() -> None:
     reading.add_argument("--keep-all", action="store_true")
     given = reading.parse_args()
     listed = json.loads((given.place / "seeds.json").read_text(encoding="utf-8"))
-    seeds = [Seed(s["format"], s["name"], Path(s["folder"]), s["anchor"], s["member"]) for s in listed]
+    seeds = [
+        Seed(s["format"], s["name"], Path(s["folder"]), s["anchor"], s["member"]) for s in listed
+    ]
     load()
     for about in serve(seeds, given):
         os.write(1, json.dumps(about).encode() + b"\n")

@@ -2,9 +2,10 @@
 
     python validation/fuzz/twins.py [RECORDING ...]      # the samples that ship, and one of each other format, if none is named
 
-Rows in another order, a clock that began later, other correlation numbers, other numbers of contexts and streams: of SQLite exports of
-Nsight Systems, Chrome traces of PyTorch, and databases and JSON of rocprof.  Numbers and findings of both answers are compared; names and
-digests may differ.  Exit 1 if an answer differs.
+Rows in another order, a clock that began later, other correlation numbers, other numbers of
+contexts and streams: of SQLite exports of Nsight Systems, Chrome traces of PyTorch, and databases
+and JSON of rocprof.  Numbers and findings of both answers are compared; names and digests may
+differ.  Exit 1 if an answer differs.
 """
 
 from __future__ import annotations
@@ -34,14 +35,36 @@ VERBS = (
     ("whatif",),
     ("transfers", "--on", "pcie5-x16"),
     ("suite", "--on", "gh200", "--draws", "10"),
-    ("sweep", "--model", "project", "--axis", "on=gh200,cdi-row-link", "--draws", "10", "--workers", "1"),
+    (
+        "sweep",
+        "--model",
+        "project",
+        "--axis",
+        "on=gh200,cdi-row-link",
+        "--draws",
+        "10",
+        "--workers",
+        "1",
+    ),
 )
 #: Other formats that have twins, and the file of each that is one.
 FORMATS = (("kineto", ".json"), ("rocprofv3", ".json"), ("rocpd", ".db"), ("rocprof", ".db"))
 #: Times of the two answers may differ by what sums in another order do.
 NEAR = 1e-6
 #: Keys that hold digests, names, sizes of the file, and places in it.
-FREE = {"provenance", "findings", "sha256", "size_bytes", "name", "places", "rows", "detail", "facts", "started", "session"}
+FREE = {
+    "provenance",
+    "findings",
+    "sha256",
+    "size_bytes",
+    "name",
+    "places",
+    "rows",
+    "detail",
+    "facts",
+    "started",
+    "session",
+}
 #: Rows that are not in the order of time are a finding of their own.
 OF_ORDER = "P114"
 CLOCK = {"start", "end", "timestamp", "rawTimestamp", "BeginNs", "EndNs"}
@@ -49,12 +72,21 @@ CORRELATION = {"correlationId", "correlation_id", "stack_id", "parent_stack_id",
 #: A number that stands for every stream.
 _EVERY = (1 << 32) - 1
 NUMBERS = {"contextId", "streamId", "oldContextId", "queue-id"}
-#: The same in JSON of rocprofv3, and in a Chrome trace; there a flow has the number of its call, and a stream is its thread.
+#: The same in JSON of rocprofv3, and in a Chrome trace; there a flow has the number of its call,
+#: and a stream is its thread.
 JSON_CLOCK = {"start_timestamp", "end_timestamp", "ts"}
 JSON_CORRELATION = {"internal", "correlation", "dispatch_id"}
 JSON_NUMBERS = {"stream_id", "queue_id", "stream", "context"}
 #: Tables that describe a machine, a session or the words of the others, and hold no event.
-_NO_EVENTS = ("TARGET_INFO", "META", "ANALYSIS", "ENUM", "rocpd_info", "rocpd_metadata", "rocpd_string")
+_NO_EVENTS = (
+    "TARGET_INFO",
+    "META",
+    "ANALYSIS",
+    "ENUM",
+    "rocpd_info",
+    "rocpd_metadata",
+    "rocpd_string",
+)
 
 
 def shuffled(database: sqlite3.Connection, chance: random.Random) -> None:
@@ -111,7 +143,12 @@ def json_streams_renamed(document: Any, chance: random.Random) -> None:
 
 
 #: What each way does to a database, and to a JSON document.
-WAYS: dict[str, tuple[Callable[[sqlite3.Connection, random.Random], None], Callable[[Any, random.Random], None]]] = {
+WAYS: dict[
+    str,
+    tuple[
+        Callable[[sqlite3.Connection, random.Random], None], Callable[[Any, random.Random], None]
+    ],
+] = {
     "rows shuffled": (shuffled, json_shuffled),
     "clock moved": (later, json_later),
     "ids renumbered": (renumbered, json_renumbered),
@@ -124,11 +161,15 @@ def event_lists(document: Any) -> Iterator[list[Any]]:
     if "traceEvents" in document:
         yield document["traceEvents"]
     for process in document.get("rocprofiler-sdk-tool", ()):
-        yield from (events for events in process["buffer_records"].values() if isinstance(events, list))
+        yield from (
+            events for events in process["buffer_records"].values() if isinstance(events, list)
+        )
 
 
 def _raise(value: Any, keys: set[str], amount: int, least: int = 1) -> None:
-    """Add an amount to the numbers of some keys, wherever they stand; what is below `least` stands for none."""
+    """Add an amount to the numbers of some keys, wherever they stand; what is below `least` stands
+    for none.
+    """
     if isinstance(value, list):
         for each in value:
             _raise(each, keys, amount, least)
@@ -144,8 +185,13 @@ def _raise(value: Any, keys: set[str], amount: int, least: int = 1) -> None:
 
 def tables(database: sqlite3.Connection) -> list[tuple[str, list[str]]]:
     """Return each table with its columns."""
-    names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    return [(name, [row[1] for row in database.execute(f'PRAGMA table_info("{name}")')]) for name in names]
+    names = [
+        name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    ]
+    return [
+        (name, [row[1] for row in database.execute(f'PRAGMA table_info("{name}")')])
+        for name in names
+    ]
 
 
 def _add(database: sqlite3.Connection, columns: set[str], amount: int) -> None:
@@ -174,9 +220,15 @@ def twin(recording: Path, way: str, place: Path, seed: int = 1) -> Path:
 
 
 def samples(place: Path) -> list[Path]:
-    """Return the samples that ship, and one recording of each other format that has twins, built into a folder."""
+    """Return the samples that ship, and one recording of each other format that has twins, built
+    into a folder.
+    """
     made = [seed for name, _ in FORMATS for seed in build(place / name, real=None, only=name)]
-    kept = [seed.folder / seed.anchor for seed in made if (seed.format, Path(seed.anchor).suffix) in FORMATS]
+    kept = [
+        seed.folder / seed.anchor
+        for seed in made
+        if (seed.format, Path(seed.anchor).suffix) in FORMATS
+    ]
     return [*sorted(EXAMPLES.glob("*.sqlite")), *kept]
 
 
@@ -199,7 +251,9 @@ def differences(one: str, other: str) -> list[str]:
     out = [f"{place} is in one answer only" for place in here.keys() ^ there.keys()]
     for place in here.keys() & there.keys():
         a, b = here[place], there[place]
-        alike = a == b or (number(a) and number(b) and abs(a - b) <= NEAR * max(abs(a), abs(b), 1e-6))
+        alike = a == b or (
+            number(a) and number(b) and abs(a - b) <= NEAR * max(abs(a), abs(b), 1e-6)
+        )
         if not alike:
             out.append(f"{place} is {a} and {b}")
     return sorted(out)
@@ -207,33 +261,59 @@ def differences(one: str, other: str) -> list[str]:
 
 def _compared(document: dict[str, Any]) -> dict[str, Any]:
     """Return what is compared of an answer: its numbers, and how often each finding counts."""
-    found = {f["code"]: f["count"] for _, held in objects(document) for f in held.get("findings") or ()}
-    return dict(leaves(document)) | {f"finding {code}": count for code, count in found.items() if code != OF_ORDER}
+    found = {
+        f["code"]: f["count"] for _, held in objects(document) for f in held.get("findings") or ()
+    }
+    return dict(leaves(document)) | {
+        f"finding {code}": count for code, count in found.items() if code != OF_ORDER
+    }
 
 
 def answer(recording: Path, verb: Sequence[str]) -> tuple[int, str]:
     """Return the exit code of a verb, and the JSON that it prints."""
-    words = [sys.executable, "-m", "turnbuckle", verb[0], str(recording), *verb[1:], "--format", "json"]
+    words = [
+        sys.executable,
+        "-m",
+        "turnbuckle",
+        verb[0],
+        str(recording),
+        *verb[1:],
+        "--format",
+        "json",
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Ask every verb of each recording and of its twins, and print what differs."""
-    reading = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    reading = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     reading.add_argument("recordings", nargs="*", type=Path)
     reading.add_argument("--seed", type=int, default=1)
     given = reading.parse_args(words)
     asked = failed = 0
     with tempfile.TemporaryDirectory(prefix="turnbuckle-twins-") as folder:
-        for number_of, recording in enumerate(given.recordings or samples(Path(folder) / "samples")):
-            paths = {way: twin(recording, way, Path(folder) / f"{number_of} {way}", given.seed) for way in WAYS}
+        for number_of, recording in enumerate(
+            given.recordings or samples(Path(folder) / "samples")
+        ):
+            paths = {
+                way: twin(recording, way, Path(folder) / f"{number_of} {way}", given.seed)
+                for way in WAYS
+            }
             for verb in VERBS:
                 code, text = answer(recording, verb)
                 flaws = [(verb, "as recorded", flaw) for flaw in (broken(text) if not code else [])]
                 for way, path in paths.items():
                     other, twins = answer(path, verb)
-                    found = [f"exit code {code} and {other}"] if code != other else differences(text, twins) if not code else []
+                    found = (
+                        [f"exit code {code} and {other}"]
+                        if code != other
+                        else differences(text, twins)
+                        if not code
+                        else []
+                    )
                     flaws += [(verb, way, flaw) for flaw in found[:5]]
                 asked += 1 + len(paths)
                 failed += bool(flaws)

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""A first look at the recorder on a real device, in a minute: what a stand-in cannot tell, each as one line with a verdict.
+"""A first look at the recorder on a real device, in a minute: what a stand-in cannot tell, each as
+one line with a verdict.
 
     look.py BUILT.json FOLDER            (the step ``look`` of `run` does this)
 
-BUILT.json is what `builder.build` left.  Small programs run bare, recorded and delayed; the recordings, read here with nothing but Python,
-are held to what the programs themselves say they did.  A verdict is ``ok``, ``BAD`` (a defect: mend it before anything else is measured),
-or ``note`` (a fact about this machine that a model or a page of the manual needs).  FOLDER gets ``look.json``, ``look.txt`` and the
-recordings.
+BUILT.json is what `builder.build` left.  Small programs run bare, recorded and delayed; the
+recordings, read here with nothing but Python, are held to what the programs themselves say they
+did.  A verdict is ``ok``, ``BAD`` (a defect: mend it before anything else is measured), or ``note``
+(a fact about this machine that a model or a page of the manual needs).  FOLDER gets ``look.json``,
+``look.txt`` and the recordings.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ STEP_NS = 100_000
 
 @dataclass
 class Record:
-    """A recording of one process: texts of facts by their first word, records by their letter, each a dict of whole numbers."""
+    """A recording of one process: texts of facts by their first word, records by their letter, each
+    a dict of whole numbers.
+    """
 
     facts: dict[str, list[str]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
@@ -55,7 +59,9 @@ class Record:
 
 @dataclass(frozen=True)
 class Ran:
-    """One run: exit code (None: it did not end), seconds, what it printed, end of its error output, its recording."""
+    """One run: exit code (None: it did not end), seconds, what it printed, end of its error output,
+    its recording.
+    """
 
     name: str
     code: int | None
@@ -67,7 +73,11 @@ class Ran:
 
     def per_iteration(self, slack: int = -1) -> float:
         """Median time of an iteration [ns]; 0 where there is none."""
-        found = [float(str(loop["per_iter_ns"])) for loop in self.loops if int(float(str(loop.get("slack_ns", -1)))) == slack]
+        found = [
+            float(str(loop["per_iter_ns"]))
+            for loop in self.loops
+            if int(float(str(loop.get("slack_ns", -1)))) == slack
+        ]
         return statistics.median(found) if found else 0.0
 
 
@@ -85,17 +95,25 @@ def read(path: Path) -> Record:
         else:
             letter, *values = line.split(",")
             try:
-                row = {name: int(value) for name, value in zip(columns[1:], values, strict=True) if value}
+                row = {
+                    name: int(value)
+                    for name, value in zip(columns[1:], values, strict=True)
+                    if value
+                }
             except ValueError:
                 continue
             out.rows.setdefault(letter, []).append(row)
     return out
 
 
-def run(name: str, command: list[str], folder: Path, environment: dict[str, str], limit: float = LIMIT) -> Ran:
+def run(
+    name: str, command: list[str], folder: Path, environment: dict[str, str], limit: float = LIMIT
+) -> Ran:
     """Run a program to its end or its limit, and read what the recorder left."""
     trace, counts = folder / f"{name}.trace.csv", folder / f"{name}.stats.json"
-    env = {k: v for k, v in os.environ.items() if not k.startswith("TB_") and "INJECTION" not in k} | builder.environment()
+    env = {
+        k: v for k, v in os.environ.items() if not k.startswith("TB_") and "INJECTION" not in k
+    } | builder.environment()
     if environment:
         env |= {"TB_TRACE": str(trace), "TB_SLACK_STATS": str(counts)} | environment
         if "TB_SLACK_NS" not in environment:
@@ -104,10 +122,23 @@ def run(name: str, command: list[str], folder: Path, environment: dict[str, str]
         path.unlink(missing_ok=True)
     began = time.monotonic()
     try:
-        done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, errors="replace", timeout=limit, check=False)
+        done = subprocess.run(
+            command,
+            env=env,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit,
+            check=False,
+        )
         code, out, errors = done.returncode, done.stdout, done.stderr
     except subprocess.TimeoutExpired as error:
-        code, out, errors = None, (error.stdout or b"").decode(errors="replace"), (error.stderr or b"").decode(errors="replace")
+        code, out, errors = (
+            None,
+            (error.stdout or b"").decode(errors="replace"),
+            (error.stderr or b"").decode(errors="replace"),
+        )
     except OSError as error:
         code, out, errors = None, "", str(error)
     seconds = time.monotonic() - began
@@ -120,10 +151,18 @@ def run(name: str, command: list[str], folder: Path, environment: dict[str, str]
         if isinstance(told, dict) and "per_iter_ns" in told:
             loops.append(told)
     stats = json.loads(counts.read_text()) if counts.exists() else {}
-    return Ran(name, code, round(seconds, 2), loops, errors[-800:], read(trace) if trace.exists() else None, stats)
+    return Ran(
+        name,
+        code,
+        round(seconds, 2),
+        loops,
+        errors[-800:],
+        read(trace) if trace.exists() else None,
+        stats,
+    )
 
 
-# --- what is run --------------------------------------------------------------------------------------------------------
+# --- what is run ----------------------------------------------------------------------------------
 
 
 def runs(built: dict[str, str], folder: Path) -> Iterator[Ran]:
@@ -133,29 +172,78 @@ def runs(built: dict[str, str], folder: Path) -> Iterator[Ran]:
         few = [f"iters={ITERATIONS}", "warmup=5", "repeats=3"]
         yield run("launch.bare", [dependences, "launch", *few], folder, {})
         yield run("launch", [dependences, "launch", *few], folder, own)
-        yield run("launch.cupti", [dependences, "launch", *few], folder, own | {"TB_CLOCK": "cupti"})
-        yield run("launch.monotonic", [dependences, "launch", *few], folder, own | {"TB_CLOCK": "monotonic"})
-        yield run("launch.light", [dependences, "launch", *few], folder, own | {"TB_KINDS": "api,kernel,memcpy,memset,sync"})
-        yield run("latency", [dependences, "launch", "iters=20"], folder, own | {"TB_KINDS": f"{DEFAULT},latency,eventts"})
+        yield run(
+            "launch.cupti", [dependences, "launch", *few], folder, own | {"TB_CLOCK": "cupti"}
+        )
+        yield run(
+            "launch.monotonic",
+            [dependences, "launch", *few],
+            folder,
+            own | {"TB_CLOCK": "monotonic"},
+        )
+        yield run(
+            "launch.light",
+            [dependences, "launch", *few],
+            folder,
+            own | {"TB_KINDS": "api,kernel,memcpy,memset,sync"},
+        )
+        yield run(
+            "latency",
+            [dependences, "launch", "iters=20"],
+            folder,
+            own | {"TB_KINDS": f"{DEFAULT},latency,eventts"},
+        )
         yield run("copy", [dependences, "copy", "iters=50"], folder, own)
         yield run("synchronous", [dependences, "synchronous", "iters=200"], folder, own)
         yield run("overlapped", [dependences, "overlapped", "iters=50"], folder, own)
         for where in ("after", "before"):
             delays = {"TB_SLACK_NS": "0", "TB_SLACK_WHERE": where}
-            yield run(f"delayed.{where}", [dependences, "launch", "iters=50", f"slacks=0,{SLACK_NS}", "repeats=2"], folder, own | delays)
+            yield run(
+                f"delayed.{where}",
+                [dependences, "launch", "iters=50", f"slacks=0,{SLACK_NS}", "repeats=2"],
+                folder,
+                own | delays,
+            )
     if programs := built.get("programs"):
         graph = [programs, "smallk", "n=4096", "kernels=20", "iters=20", "mode=graph", "warmup=2"]
         yield run("graph.node", graph, folder, own)
         yield run("graph.whole", graph, folder, own | {"TB_KINDS": f"{DEFAULT},graph"})
-        yield run("threads", [programs, "proxy", "n=512", "threads=4", "iters=10", "stream=own", "mem=pinned"], folder, own)
-        delayed = [programs, "proxy", "n=512", "threads=4", "iters=20", "stream=own", "mem=pinned", f"slacks=0,{SLACK_NS}", "repeats=2"]
+        yield run(
+            "threads",
+            [programs, "proxy", "n=512", "threads=4", "iters=10", "stream=own", "mem=pinned"],
+            folder,
+            own,
+        )
+        delayed = [
+            programs,
+            "proxy",
+            "n=512",
+            "threads=4",
+            "iters=20",
+            "stream=own",
+            "mem=pinned",
+            f"slacks=0,{SLACK_NS}",
+            "repeats=2",
+        ]
         yield run("delayed.threads", delayed, folder, own | {"TB_SLACK_NS": "0"})
-        yield run("pageable", [programs, "vecadd", "n=65536", "mem=pageable", "iters=20"], folder, own)
-    torch = [sys.executable, str(HERE / "torch_programs.py"), "run", "infer_item", "--iters", "20", "--repeats", "1", "--no-trace"]
+        yield run(
+            "pageable", [programs, "vecadd", "n=65536", "mem=pageable", "iters=20"], folder, own
+        )
+    torch = [
+        sys.executable,
+        str(HERE / "torch_programs.py"),
+        "run",
+        "infer_item",
+        "--iters",
+        "20",
+        "--repeats",
+        "1",
+        "--no-trace",
+    ]
     yield run("torch", torch, folder, own, 90)
 
 
-# --- what it says -------------------------------------------------------------------------------------------------------
+# --- what it says ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -185,29 +273,45 @@ def _ended(name: str, one: Ran) -> Verdict:
         return Verdict(f"{name}: runs", "ok", f"{one.seconds} s")
     last = one.errors.strip().splitlines()[-1:] or [""]
     code = "it did not end" if one.code is None else f"ended with {one.code}"
-    return Verdict(f"{name}: runs", "BAD", f"{code} after {one.seconds} s; refused: {refused or 'no'}; {last[0][:160]}")
+    return Verdict(
+        f"{name}: runs",
+        "BAD",
+        f"{code} after {one.seconds} s; refused: {refused or 'no'}; {last[0][:160]}",
+    )
 
 
 def _whole(name: str, record: Record) -> Iterator[Verdict]:
     """Whether the file has an end, and whether anything is missing in it."""
     kinds = [line for line in record.facts.get("kind", []) if line.endswith("refused")]
     header, library = record.number("cupti_header"), record.number("cupti_library")
-    lost = {word: record.number(word) for word in ("dropped", "lost", "unknown", "notime", "slack_unwritten") if record.number(word)}
+    lost = {
+        word: record.number(word)
+        for word in ("dropped", "lost", "unknown", "notime", "slack_unwritten")
+        if record.number(word)
+    }
     if "unread" in record.facts:
         lost["unread " + record.facts["unread"][-1]] = 1
     good = "end" in record.facts and not kinds and not lost
     counts = ", ".join(f"{letter} {len(rows)}" for letter, rows in sorted(record.rows.items()))
-    found = f"{'whole' if 'end' in record.facts else 'no end'}; {lost or 'nothing lost'}; refused {kinds or 'none'}; {counts}"
+    found = (
+        f"{'whole' if 'end' in record.facts else 'no end'}; {lost or 'nothing lost'}; refused "
+        f"{kinds or 'none'}; {counts}"
+    )
     yield Verdict(f"{name}: records", "ok" if good else "BAD", found)
     if name == "launch":
         about = (
-            f"header {header}, library {library}, {record.facts.get('timebase', ['?'])[-1]} clock; {record.facts.get('buffers', ['?'])[-1]}"
+            f"header {header}, library {library}, {record.facts.get('timebase', ['?'])[-1]} "
+            f"clock; {record.facts.get('buffers', ['?'])[-1]}"
         )
-        yield Verdict("CUPTI", "ok" if header // 100 == library // 100 or header == library else "BAD", about)
+        yield Verdict(
+            "CUPTI", "ok" if header // 100 == library // 100 or header == library else "BAD", about
+        )
 
 
 def _times(name: str, record: Record) -> Iterator[Verdict]:
-    """Kernels and copies begin after their calls, and have times; calls of driver and runtime are told apart."""
+    """Kernels and copies begin after their calls, and have times; calls of driver and runtime are
+    told apart.
+    """
     calls: dict[int, list[tuple[str, int]]] = {}
     for level in "AD":
         for row in record.of(level):
@@ -217,21 +321,44 @@ def _times(name: str, record: Record) -> Iterator[Verdict]:
         if not rows:
             continue
         timed = [r for r in rows if r.get("start", 0) > 0 and r.get("end", 0) >= r.get("start", 0)]
-        matched = [(r, min(begun for _, begun in calls[r["corr"]])) for r in timed if r.get("corr", -2) in calls]
+        matched = [
+            (r, min(begun for _, begun in calls[r["corr"]]))
+            for r in timed
+            if r.get("corr", -2) in calls
+        ]
         gaps = sorted(r["start"] - begun for r, begun in matched)
         early = sum(gap < 0 for gap in gaps)
         found = f"{len(rows)}: {len(timed)} timed, {len(matched)} with a call, {early} before it"
-        found += f"; after the call's begin by {gaps[0]} / {gaps[len(gaps) // 2]} / {gaps[-1]} ns" if gaps else ""
-        good = len(timed) == len(rows) and len(matched) >= 0.99 * len(rows) and early <= len(rows) // 100
+        found += (
+            f"; after the call's begin by {gaps[0]} / {gaps[len(gaps) // 2]} / {gaps[-1]} ns"
+            if gaps
+            else ""
+        )
+        good = (
+            len(timed) == len(rows)
+            and len(matched) >= 0.99 * len(rows)
+            and early <= len(rows) // 100
+        )
         yield Verdict(f"{name}: {word} and calls", "ok" if good else "BAD", found)
     inner = sum({level for level, _ in found} == {"A", "D"} for found in calls.values())
     if name in ("launch", "copy", "torch"):
-        seen = Counter(record.names.get(row.get("name", -1), "?") for row in record.of("D")).most_common(6)
-        yield Verdict(f"{name}: driver calls in runtime calls", "note", f"{inner} of {len(calls)} numbers are of both; driver calls {seen}")
+        seen = Counter(
+            record.names.get(row.get("name", -1), "?") for row in record.of("D")
+        ).most_common(6)
+        yield Verdict(
+            f"{name}: driver calls in runtime calls",
+            "note",
+            f"{inner} of {len(calls)} numbers are of both; driver calls {seen}",
+        )
 
 
 #: Records per iteration of the programs of dependences.cu: calls that wait, kernels, copies.
-TRUTH = {"launch": (1, 64, 0), "copy": (0, 0, 10), "synchronous": (1, 1, 0), "overlapped": (0, 1, 2)}
+TRUTH = {
+    "launch": (1, 64, 0),
+    "copy": (0, 0, 10),
+    "synchronous": (1, 1, 0),
+    "overlapped": (0, 1, 2),
+}
 
 
 def _truth(name: str, one: Ran) -> Iterator[Verdict]:
@@ -242,9 +369,17 @@ def _truth(name: str, one: Ran) -> Iterator[Verdict]:
     loop = one.loops[-1]
     begin, end, iters = (int(float(str(loop[key]))) for key in ("t0_ns", "t1_ns", "iters"))
     ahead = _ahead(record)
-    begin -= MARK_NS  # clocks are compared to some tens of ns, and nothing is called between the mark and the loop
-    inside = {r["corr"] for letter in "AD" for r in record.of(letter) if begin <= r.get("start", 0) - ahead <= end and "corr" in r}
-    have = {letter: sum(r.get("corr", -1) in inside for r in record.of(letter)) for letter in "KCYG"}
+    # clocks are compared to some tens of ns, and nothing is called between the mark and the loop
+    begin -= MARK_NS
+    inside = {
+        r["corr"]
+        for letter in "AD"
+        for r in record.of(letter)
+        if begin <= r.get("start", 0) - ahead <= end and "corr" in r
+    }
+    have = {
+        letter: sum(r.get("corr", -1) in inside for r in record.of(letter)) for letter in "KCYG"
+    }
     if program in TRUTH:
         waits, kernels, copies = (n * iters for n in TRUTH[program])
     else:
@@ -255,23 +390,38 @@ def _truth(name: str, one: Ran) -> Iterator[Verdict]:
         kernels = int(calls.get("launch", 0)) + (0 if whole else inner)
         if whole:
             good = have["G"] == int(calls.get("graph", 0))
-            yield Verdict(f"{name}: whole graphs", "ok" if good else "BAD", f"{have['G']} recorded, {calls.get('graph', 0)} launched")
-    told = f"kernels {have['K']} of {kernels}, copies {have['C']} of {copies}, waits {have['Y']} of at least {waits}"
+            yield Verdict(
+                f"{name}: whole graphs",
+                "ok" if good else "BAD",
+                f"{have['G']} recorded, {calls.get('graph', 0)} launched",
+            )
+    told = (
+        f"kernels {have['K']} of {kernels}, copies {have['C']} of {copies}, waits {have['Y']} of "
+        f"at least {waits}"
+    )
     good = have["K"] == kernels and have["C"] == copies and have["Y"] >= waits
     yield Verdict(f"{name}: as the program did", "ok" if good else "BAD", told)
 
 
 def _clocks(record: Record | None) -> list[tuple[int, int, int]]:
-    """Our time, CUPTI's less ours, and how well both are known [ns], as often as the recorder looked."""
+    """Our time, CUPTI's less ours, and how well both are known [ns], as often as the recorder
+    looked.
+    """
     lines = record.facts.get("clock", []) if record else []
-    found = [re.fullmatch(r"(-?\d{1,19}) (-?\d{1,19}) -?\d{1,19} (-?\d{1,19})", line) for line in lines]
+    found = [
+        re.fullmatch(r"(-?\d{1,19}) (-?\d{1,19}) -?\d{1,19} (-?\d{1,19})", line) for line in lines
+    ]
     return [(int(match[1]), int(match[2]), int(match[3])) for match in found if match]
 
 
 def _ahead(record: Record) -> int:
     """How far the clock of the records is ahead of the recorder's [ns]."""
     clocks = sorted(away for _, away, _ in _clocks(record))
-    return clocks[len(clocks) // 2] if clocks and record.facts.get("timebase", [""])[-1] == "cupti" else 0
+    return (
+        clocks[len(clocks) // 2]
+        if clocks and record.facts.get("timebase", [""])[-1] == "cupti"
+        else 0
+    )
 
 
 def _costs(ran: dict[str, Ran]) -> Iterator[Verdict]:
@@ -281,18 +431,30 @@ def _costs(ran: dict[str, Ran]) -> Iterator[Verdict]:
         if bare and name in ran and (recorded := ran[name].per_iteration()):
             more = (recorded - bare) / 65
             yield Verdict(
-                f"{name}: cost of recording", "note", f"{recorded / bare:.2f} of {bare:.0f} ns an iteration: {more:.0f} ns a call"
+                f"{name}: cost of recording",
+                "note",
+                f"{recorded / bare:.2f} of {bare:.0f} ns an iteration: {more:.0f} ns a call",
             )
     for name in ("launch", "launch.cupti"):
         clocks = _clocks(ran[name].record if name in ran else None)
         if len(clocks) > 1:
             away, seconds = [a for _, a, _ in clocks], (clocks[-1][0] - clocks[0][0]) * 1e-9
-            moved = f"CUPTI's less ours moved by {max(away) - min(away)} ns in {seconds:.1f} s, known to {clocks[-1][2]} ns"
-            yield Verdict(f"{name}: clocks", "note" if max(away) - min(away) < STEP_NS else "BAD", moved)
+            moved = (
+                f"CUPTI's less ours moved by {max(away) - min(away)} ns in {seconds:.1f} s, known "
+                f"to {clocks[-1][2]} ns"
+            )
+            yield Verdict(
+                f"{name}: clocks", "note" if max(away) - min(away) < STEP_NS else "BAD", moved
+            )
 
 
-#: Calls of an iteration that are delayed, and what of it may be felt: beside each other, threads must not wait for each other's delays.
-DELAYED = {"delayed.after": (65, 0.9, 1.1), "delayed.before": (65, 0.9, 1.1), "delayed.threads": (5, 0.2, 1.5)}
+#: Calls of an iteration that are delayed, and what of it may be felt: beside each other, threads
+#: must not wait for each other's delays.
+DELAYED = {
+    "delayed.after": (65, 0.9, 1.1),
+    "delayed.before": (65, 0.9, 1.1),
+    "delayed.threads": (5, 0.2, 1.5),
+}
 
 
 def _delays(ran: dict[str, Ran]) -> Iterator[Verdict]:
@@ -308,8 +470,13 @@ def _delays(ran: dict[str, Ran]) -> Iterator[Verdict]:
             calls = sum(ended["calls"].values()) - sum(begun["calls"].values())
             waited = sum(ended["waited_ns"].values()) - sum(begun["waited_ns"].values())
             each = waited / calls if calls else 0
-            good = calls == int(str(loop["boundary_calls"])) and (not delay or delay <= each < delay + 1000)
-            found = f"{calls} calls of {loop['boundary_calls']}, each held {each:.0f} ns; {float(str(loop['per_iter_ns'])):.0f} ns a turn"
+            good = calls == int(str(loop["boundary_calls"])) and (
+                not delay or delay <= each < delay + 1000
+            )
+            found = (
+                f"{calls} calls of {loop['boundary_calls']}, each held {each:.0f} ns; "
+                f"{float(str(loop['per_iter_ns'])):.0f} ns a turn"
+            )
             yield Verdict(f"{name}: {delay} ns, {iters} iterations", "ok" if good else "BAD", found)
         still, slow = one.per_iteration(0), one.per_iteration(SLACK_NS)
         felt, inner = (slow - still) / (per_turn * SLACK_NS), one.stats.get("nested_not_delayed")
@@ -317,7 +484,7 @@ def _delays(ran: dict[str, Ran]) -> Iterator[Verdict]:
         yield Verdict(f"{name}: felt", "ok" if least < felt < most else "BAD", words)
 
 
-# --- the machine --------------------------------------------------------------------------------------------------------
+# --- the machine ----------------------------------------------------------------------------------
 
 
 def facts(built: dict[str, str]) -> Iterator[Verdict]:
@@ -326,21 +493,42 @@ def facts(built: dict[str, str]) -> Iterator[Verdict]:
     def said(word: str, *command: str) -> str:
         """The first line that has a word in it."""
         try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=30, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=30, check=False
+            )
         except (OSError, subprocess.TimeoutExpired):
             return "not there"
-        return next((line[:120] for line in (done.stdout + done.stderr).splitlines() if word in line), f"ended with {done.returncode}")
+        return next(
+            (line[:120] for line in (done.stdout + done.stderr).splitlines() if word in line),
+            f"ended with {done.returncode}",
+        )
 
     chain = builder.toolchain()
-    found = [cupti.label for place in dict.fromkeys(chain.folders()) if place.is_dir() and (cupti := chain.cupti_in(place))]
+    found = [
+        cupti.label
+        for place in dict.fromkeys(chain.folders())
+        if place.is_dir() and (cupti := chain.cupti_in(place))
+    ]
     yield Verdict("python", "note", sys.version.split()[0])
     yield Verdict("nvcc", "note", said("release", "nvcc", "--version"))
     yield Verdict("C compiler", "note", said(".", "cc", "--version"))
-    place = "found by the loader" if not builder.environment() else "in a folder that the loader does not know"
+    place = (
+        "found by the loader"
+        if not builder.environment()
+        else "in a folder that the loader does not know"
+    )
     yield Verdict("driver", "note", f"{builder.device() or 'none'}; its library is {place}")
-    yield Verdict("CUPTI here", "ok" if found else "BAD", f"{', '.join(found) or 'none'}; built against {built.get('cupti', 'none')}")
+    yield Verdict(
+        "CUPTI here",
+        "ok" if found else "BAD",
+        f"{', '.join(found) or 'none'}; built against {built.get('cupti', 'none')}",
+    )
     for name in ("recorder", "microbench", "dependences", "programs"):
-        yield Verdict(f"{name} built", "ok" if name in built else "BAD", built.get(f"no_{name}", "")[-160:].replace("\n", " | "))
+        yield Verdict(
+            f"{name} built",
+            "ok" if name in built else "BAD",
+            built.get(f"no_{name}", "")[-160:].replace("\n", " | "),
+        )
     yield Verdict("cuBLAS", "note", built.get("cublas", "no"))
 
 
@@ -350,7 +538,10 @@ def lengths(folder: Path) -> Iterator[Verdict]:
     source = HERE.parents[1] / "tests" / "recorder" / "real_cupti.c"
     try:
         cupti = builder.chosen(chain)
-        text = "".join(p.read_text(encoding="utf-8", errors="replace") for p in cupti.includes[0].glob("cupti_activity*.h"))
+        text = "".join(
+            p.read_text(encoding="utf-8", errors="replace")
+            for p in cupti.includes[0].glob("cupti_activity*.h")
+        )
         headers = [word for path in cupti.includes for word in ("-isystem", str(path))]
         words = [
             *chain.compiler(),
@@ -360,10 +551,24 @@ def lengths(folder: Path) -> Iterator[Verdict]:
             "-idirafter",
             str(chain.stand_ins()),
         ]
-        words += [str(source), str(cupti.library), f"-Wl,-rpath,{cupti.library.parent}", "-ldl", "-o", str(folder / "real_cupti")]
+        words += [
+            str(source),
+            str(cupti.library),
+            f"-Wl,-rpath,{cupti.library.parent}",
+            "-ldl",
+            "-o",
+            str(folder / "real_cupti"),
+        ]
         subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
         env = os.environ | builder.environment()
-        said = subprocess.run([str(folder / "real_cupti")], env=env, capture_output=True, text=True, timeout=60, check=True).stdout
+        said = subprocess.run(
+            [str(folder / "real_cupti")],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
     except Exception as error:
         yield Verdict("lengths of records", "BAD", str(error)[-200:])
         return
@@ -371,7 +576,11 @@ def lengths(folder: Path) -> Iterator[Verdict]:
         (folder / "real_cupti").unlink(missing_ok=True)
     rows = [line.split() for line in said.splitlines() if len(line.split()) == 3]
     wrong = [row for row in rows if row[1] != row[2]]
-    yield Verdict("lengths of records", "ok" if rows and not wrong else "BAD", f"{len(rows)} kinds, wrong: {wrong or 'none'}")
+    yield Verdict(
+        "lengths of records",
+        "ok" if rows and not wrong else "BAD",
+        f"{len(rows)} kinds, wrong: {wrong or 'none'}",
+    )
 
 
 def main(arguments: list[str]) -> int:
@@ -397,8 +606,19 @@ def main(arguments: list[str]) -> int:
         lines = [f"{v.how:4} {v.what}: {v.found}" for v in told]
         (folder / "look.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
         every = [{"what": v.what, "verdict": v.how, "found": v.found} for v in told]
-        runs_told = [{"name": r.name, "rc": r.code, "wall_s": r.seconds, "loops": r.loops, "errors": r.errors} for r in ran.values()]
-        (folder / "look.json").write_text(json.dumps({"verdicts": every, "runs": runs_told}, indent=1), encoding="utf-8")
+        runs_told = [
+            {
+                "name": r.name,
+                "rc": r.code,
+                "wall_s": r.seconds,
+                "loops": r.loops,
+                "errors": r.errors,
+            }
+            for r in ran.values()
+        ]
+        (folder / "look.json").write_text(
+            json.dumps({"verdicts": every, "runs": runs_told}, indent=1), encoding="utf-8"
+        )
     return int(any(v.how == "BAD" for v in told))
 
 

@@ -6,8 +6,8 @@
     torch_programs.py rates --out DIR          matrix-product rates (fp64, fp32, tf32, bf16, fp16)
 
 NAME: transformer, transformer_graph, cnn, cnn_graph, infer_item, infer_item_graph, infer_batched.
-`run` prints one JSON line per timed loop (as programs.cu does) and writes DIR/NAME.kineto.json.gz (a few iterations).
-t0_ns and t1_ns are CLOCK_MONOTONIC. --slacks needs the recorder's library
+`run` prints one JSON line per timed loop (as programs.cu does) and writes DIR/NAME.kineto.json.gz
+(a few iterations). t0_ns and t1_ns are CLOCK_MONOTONIC. --slacks needs the recorder's library
 (CUDA_INJECTION64_PATH, TB_SLACK_NS=0); no trace then.
 Host name, user, paths and environment are taken out of the trace; call stacks are not recorded.
 """
@@ -22,7 +22,15 @@ import sys
 import time
 from pathlib import Path
 
-NAMES = ["transformer", "transformer_graph", "cnn", "cnn_graph", "infer_item", "infer_item_graph", "infer_batched"]
+NAMES = [
+    "transformer",
+    "transformer_graph",
+    "cnn",
+    "cnn_graph",
+    "infer_item",
+    "infer_item_graph",
+    "infer_batched",
+]
 TRACE_LIMIT = 3 << 20
 
 
@@ -62,7 +70,9 @@ def transformer_model(torch, small):
         def __init__(self):
             super().__init__()
             self.embed = torch.nn.Embedding(vocab, d)
-            layer = torch.nn.TransformerEncoderLayer(d, 8, 4 * d, dropout=0.0, batch_first=True, norm_first=True)
+            layer = torch.nn.TransformerEncoderLayer(
+                d, 8, 4 * d, dropout=0.0, batch_first=True, norm_first=True
+            )
             self.body = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
             self.head = torch.nn.Linear(d, vocab)
 
@@ -76,7 +86,11 @@ def cnn_model(torch, small):
     w = 8 if small else 64
 
     def block(a, b, stride):
-        return torch.nn.Sequential(torch.nn.Conv2d(a, b, 3, stride, 1, bias=False), torch.nn.BatchNorm2d(b), torch.nn.ReLU(inplace=True))
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(a, b, 3, stride, 1, bias=False),
+            torch.nn.BatchNorm2d(b),
+            torch.nn.ReLU(inplace=True),
+        )
 
     m = torch.nn.Sequential(
         block(3, w, 1),
@@ -93,13 +107,17 @@ def cnn_model(torch, small):
 
 
 def build(torch, name, dev, small):
-    """Returns (step, iters, describe). step() is one iteration and returns something whose float() is the check."""
+    """Returns (step, iters, describe). step() is one iteration and returns something whose float()
+    is the check.
+    """
     torch.manual_seed(1)
     graphed = name.endswith("_graph")
     base = name[:-6] if graphed else name
     cuda = dev == "cuda"
     if base in ("transformer", "cnn"):
-        model, shape, classes = (transformer_model if base == "transformer" else cnn_model)(torch, small)
+        model, shape, classes = (transformer_model if base == "transformer" else cnn_model)(
+            torch, small
+        )
         model = model.to(dev).train()
         opt = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=graphed and cuda)
         loss_of = torch.nn.CrossEntropyLoss()
@@ -134,10 +152,17 @@ def build(torch, name, dev, small):
 
         return step, (3 if small else 60), {"shape": list(shape)}
 
-    # inference: a chain of small layers; infer_item looks at a result on the host every step, infer_batched only at the end
+    # inference: a chain of small layers; infer_item looks at a result on the host every step,
+    # infer_batched only at the end
     d, depth = (32, 4) if small else (1024, 12)
     model = (
-        torch.nn.Sequential(*[m for _ in range(depth) for m in (torch.nn.Linear(d, d), torch.nn.LayerNorm(d), torch.nn.GELU())])
+        torch.nn.Sequential(
+            *[
+                m
+                for _ in range(depth)
+                for m in (torch.nn.Linear(d, d), torch.nn.LayerNorm(d), torch.nn.GELU())
+            ]
+        )
         .to(dev)
         .eval()
     )
@@ -198,7 +223,11 @@ def run(a):
     slacks = [float(s) for s in a.slacks.split(",") if s] if a.slacks else []
     if slacks and not inj.slack(0):
         sys.exit("--slacks needs the injector with TB_SLACK_NS=0")
-    machine = {"torch": torch.__version__, "cuda": torch.version.cuda, "device": torch.cuda.get_device_name(0) if dev == "cuda" else "cpu"}
+    machine = {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "device": torch.cuda.get_device_name(0) if dev == "cuda" else "cpu",
+    }
     print(json.dumps({"machine": machine}), flush=True)
     for _ in range(max(3, iters // 10)):
         step()
@@ -207,7 +236,17 @@ def run(a):
     for rep in range(a.repeats):
         for s in slacks or [-1.0]:
             if past_deadline():
-                print(json.dumps({"program": "torch_" + a.name, "skipped": "deadline", "rep": rep, "slack_ns": s}), flush=True)
+                print(
+                    json.dumps(
+                        {
+                            "program": "torch_" + a.name,
+                            "skipped": "deadline",
+                            "rep": rep,
+                            "slack_ns": s,
+                        }
+                    ),
+                    flush=True,
+                )
                 continue
             n = iters
             if first and s > 0:  # some 500 crossings an iteration is a guess on the safe side
@@ -256,7 +295,9 @@ def record(torch, a, step, sync, dev):
     folder.mkdir(parents=True, exist_ok=True)
     raw, path = folder / f"{a.name}.kineto.tmp.json", folder / f"{a.name}.kineto.json.gz"
     for n in (a.trace_iters, max(2, a.trace_iters // 2), 2):
-        with profile(activities=acts, record_shapes=False, with_stack=False, profile_memory=False) as prof:
+        with profile(
+            activities=acts, record_shapes=False, with_stack=False, profile_memory=False
+        ) as prof:
             step()  # the first iteration pays for the profiler's own start
             sync()
             t0 = time.monotonic_ns()
@@ -323,12 +364,19 @@ def scrub(raw, path):
     for e in t.get("traceEvents", []):
         if e.get("ph") == "M" and "args" in e:  # process and thread names may carry a command line
             e["args"] = scrub_value(e["args"])
-            if isinstance(e["args"].get("name"), str) and e.get("name") == "process_name" and "python" in e["args"]["name"]:
+            if (
+                isinstance(e["args"].get("name"), str)
+                and e.get("name") == "process_name"
+                and "python" in e["args"]["name"]
+            ):
                 e["args"]["name"] = "python"
         elif isinstance(e.get("args"), dict):
             for k in ("Python parent id", "Python module id", "Module Hierarchy", "Call stack"):
                 e["args"].pop(k, None)
-    with path.open("wb") as f, gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=f, mtime=0) as z:
+    with (
+        path.open("wb") as f,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=f, mtime=0) as z,
+    ):
         z.write(json.dumps(t, separators=(",", ":")).encode())
     return path.stat().st_size
 
@@ -372,7 +420,12 @@ def rates(a):
                     "type": name,
                     "n": n,
                     "flop": 2.0 * n**3,
-                    "event": {"n": len(ts), "min": ts[0], "median": ts[len(ts) // 2], "max": ts[-1]},
+                    "event": {
+                        "n": len(ts),
+                        "min": ts[0],
+                        "median": ts[len(ts) // 2],
+                        "max": ts[-1],
+                    },
                     "flop_per_s_median": 2.0 * n**3 / (ts[len(ts) // 2] * 1e-9),
                 }
             )
@@ -400,7 +453,9 @@ def main():
     p.add_argument("--cap_s", type=float, default=6)
     p.add_argument("--trace_iters", type=int, default=6)
     p.add_argument("--no-trace", action="store_true")
-    p.add_argument("--small", action="store_true", help="tiny sizes, also on a CPU: to try the paths")
+    p.add_argument(
+        "--small", action="store_true", help="tiny sizes, also on a CPU: to try the paths"
+    )
     a = p.parse_args()
     if a.what == "list":
         print("\n".join(NAMES))

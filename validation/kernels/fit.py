@@ -1,11 +1,13 @@
-"""Fit how long a kernel of a class takes on another GPU, from operations that others timed on eight GPUs.
+"""Fit how long a kernel of a class takes on another GPU, from operations that others timed on eight
+GPUs.
 
     python validation/kernels/fit.py TABLE.parquet            # residuals, also with each GPU left out
     python validation/kernels/fit.py TABLE.parquet --write    # and the two tables of the program
 
-The table is that of NeuSight (Lee et al., ASPLOS 2025), packed with the columns op, dims, device, kernel, blocks, threads, ms.  Times
-below 0.2 ms hold too much of an operation's start and are left out.  The formula is `turnbuckle.cost.kernel_class`; only its constants
-are fitted here, by least absolute residuals, each combination of an operation and two GPUs with the same weight.
+The table is that of NeuSight (Lee et al., ASPLOS 2025), packed with the columns op, dims, device,
+kernel, blocks, threads, ms.  Times below 0.2 ms hold too much of an operation's start and are left
+out.  The formula is `turnbuckle.cost.kernel_class`; only its constants are fitted here, by least
+absolute residuals, each combination of an operation and two GPUs with the same weight.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from turnbuckle.cost.kernel_class import WORK, filled, weights, work
 from turnbuckle.machine import load
 from turnbuckle.projection.elsewhere.classes import REACHED
 
-SOURCE = "NeuSight (Lee et al., ASPLOS 2025), measured operations of PyTorch 2.1, FP32 without tensor cores"
+SOURCE = (
+    "NeuSight (Lee et al., ASPLOS 2025), measured operations of PyTorch 2.1, FP32 without tensor "
+    "cores"
+)
 PLACE = Path(__file__).resolve().parents[2] / "src" / "turnbuckle" / "foundation" / "schema"
 SHORTEST_MS = 0.2
 #: Device of the table -> machine of the catalogue.
@@ -39,8 +44,8 @@ MACHINES = {
     "AMD Instinct MI100": "mi100",
     "AMD Instinct MI210": "mi210",
 }
-#: Class and layout of the program, and the operations, the kernels' names, and the devices that they are fitted on.  The A100 of 80 GB ran
-#: convolutions alone.
+#: Class and layout of the program, and the operations, the kernels' names, and the devices that
+#: they are fitted on.  The A100 of 80 GB ran convolutions alone.
 CLASSES = {
     ("elementwise", ""): ("add|addu|div|divu|gelu|mul|mulu|pow|powu|relu|tanh", "", ""),
     ("normalisation", ""): ("softmax|ln", "", ""),
@@ -48,13 +53,15 @@ CLASSES = {
     ("matrix product", "nn"): ("linear|bmm|conv", "_nn", "PCIE|Tesla"),
     ("convolution", ""): ("conv", "scudnn", ""),
 }
-#: Weight of the difference of neighbouring offsets, of all pairs': where a time has few pairs, its offset is near its neighbour's.
+#: Weight of the difference of neighbouring offsets, of all pairs': where a time has few pairs, its
+#: offset is near its neighbour's.
 SMOOTH = 0.002
 #: Shares of memory that are tried.
 SHARES = np.arange(0.0, 1.05, 0.1)
 #: Offsets of a device.
 NUMBERS = len(WORK) + 1
-#: Class, layout, what was asked, pairs, relative error in the median and the mean, log-sd that holds 90 of 100.
+#: Class, layout, what was asked, pairs, relative error in the median and the mean, log-sd that
+#: holds 90 of 100.
 RESIDUALS: list[list[str | int]] = []
 REACH = 1.6448536269514722
 Floats = NDArray[np.float64]
@@ -62,7 +69,9 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Pairs:
-    """Operations on two GPUs: device of each, log of the ratio of times, and what the formula reads; shapes (pairs,)."""
+    """Operations on two GPUs: device of each, log of the ratio of times, and what the formula
+    reads; shapes (pairs,).
+    """
 
     source: NDArray[np.str_]
     target: NDArray[np.str_]
@@ -85,15 +94,24 @@ class Pairs:
         return share * self.memory + (1.0 - share) * self.compute
 
     def weights(self, share: float) -> Floats:
-        """Return the weights of the offsets of each, as `turnbuckle.cost.kernel_class.weights` has them."""
-        return weights(work(self.seconds, np.exp(self.from_memory), np.exp(self.from_compute), share), self.blocks)
+        """Return the weights of the offsets of each, as `turnbuckle.cost.kernel_class.weights` has
+        them.
+        """
+        return weights(
+            work(self.seconds, np.exp(self.from_memory), np.exp(self.from_compute), share),
+            self.blocks,
+        )
 
 
 def pairs(every: pl.DataFrame, operations: str, kernel: str, devices: str) -> Pairs:
     """Return every pair of a class."""
     table = every.filter(pl.col("device").str.contains(devices))
-    rows = table.filter(pl.col("op").str.contains(f"^({operations})$") & pl.col("kernel").str.contains(kernel))
-    joined = rows.join(table, on=["op", "dims"], suffix="_b").filter(pl.col("device") != pl.col("device_b"))
+    rows = table.filter(
+        pl.col("op").str.contains(f"^({operations})$") & pl.col("kernel").str.contains(kernel)
+    )
+    joined = rows.join(table, on=["op", "dims"], suffix="_b").filter(
+        pl.col("device") != pl.col("device_b")
+    )
     joined = joined.with_columns(weight=1.0 / pl.len().over("op", "device", "device_b"))
     rates = {device: _rates(name) for device, name in MACHINES.items()}
     here, there = (np.array([rates[d] for d in joined[c]]) for c in ("device", "device_b"))
@@ -113,9 +131,19 @@ def pairs(every: pl.DataFrame, operations: str, kernel: str, devices: str) -> Pa
 
 
 def _rates(name: str) -> tuple[float, float, float]:
-    """Return bandwidth that is reached [B/s], FP32 peak [FLOP/s] and multiprocessors of a machine."""
+    """Return bandwidth that is reached [B/s], FP32 peak [FLOP/s] and multiprocessors of a
+    machine.
+    """
     machine = load(name)
-    values = [machine.value(p) or 0.0 for p in ("gpu.memory_bandwidth", "gpu.memory_efficiency", "gpu.fp32", "gpu.multiprocessors")]
+    values = [
+        machine.value(p) or 0.0
+        for p in (
+            "gpu.memory_bandwidth",
+            "gpu.memory_efficiency",
+            "gpu.fp32",
+            "gpu.multiprocessors",
+        )
+    ]
     return values[0] * values[1], values[2], values[3]
 
 
@@ -127,7 +155,8 @@ class Fit:
     ----------
     share : what memory decides.
     fill : exponent of the part of the GPU that blocks fill.
-    offsets : of each device at `WORK`, and with tenfold blocks, for pairs of which both have some; the median over devices is 0.
+    offsets : of each device at `WORK`, and with tenfold blocks, for pairs of which both have some;
+        the median over devices is 0.
     """
 
     share: float
@@ -142,17 +171,26 @@ class Fit:
         """Return log ratios."""
         if not self.offsets:
             return self.rule(given)
-        source, target = (np.array([self.offsets[d] for d in side]) for side in (given.source, given.target))
+        source, target = (
+            np.array([self.offsets[d] for d in side]) for side in (given.source, given.target)
+        )
         return self.rule(given) + ((target - source) * given.weights(self.share)).sum(axis=-1)
 
 
 def rule(given: Pairs) -> Fit:
-    """Return the share of memory and the exponent of a class that leave the least absolute residuals."""
+    """Return the share of memory and the exponent of a class that leave the least absolute
+    residuals.
+    """
     fits = []
     for share in SHARES:
         left = given.ratio - given.rule(float(share))
         fill = float(np.clip(_least_absolute(given.full[:, None], left, given.weight)[0], 0.0, 1.0))
-        fits.append((float(np.average(np.abs(left - fill * given.full), weights=given.weight)), Fit(float(share), fill)))
+        fits.append(
+            (
+                float(np.average(np.abs(left - fill * given.full), weights=given.weight)),
+                Fit(float(share), fill),
+            )
+        )
     return min(fits, key=lambda each: each[0])[1]
 
 
@@ -160,7 +198,13 @@ def with_offsets(given: Pairs, by_rule: Fit) -> Fit:
     """Return the constants with what the class takes longer on each device."""
     devices = sorted(set(given.target))
     here = given.weights(by_rule.share)
-    design = np.concatenate([here * ((given.target == d) * 1.0 - (given.source == d) * 1.0)[:, None] for d in devices[1:]], axis=1)
+    design = np.concatenate(
+        [
+            here * ((given.target == d) * 1.0 - (given.source == d) * 1.0)[:, None]
+            for d in devices[1:]
+        ],
+        axis=1,
+    )
     steps = np.kron(np.eye(len(devices) - 1), np.diff(np.eye(len(WORK), NUMBERS), axis=0))
     weight = np.append(given.weight, np.full(len(steps), SMOOTH * given.weight.sum()))
     wanted = np.append(given.ratio - by_rule.rule(given), np.zeros(len(steps)))
@@ -171,7 +215,9 @@ def with_offsets(given: Pairs, by_rule: Fit) -> Fit:
 
 
 def _least_absolute(design: Floats, wanted: Floats, weight: Floats) -> Floats:
-    """Return coefficients by least squares that are weighted again until they are those of least absolute residuals."""
+    """Return coefficients by least squares that are weighted again until they are those of least
+    absolute residuals.
+    """
     scale, found = np.sqrt(weight), np.zeros(design.shape[1])
     for _ in range(15):
         found = np.linalg.lstsq(design * scale[:, None], wanted * scale, rcond=None)[0]
@@ -209,19 +255,46 @@ def fitted(table: pl.DataFrame) -> Iterator[tuple[str, str, Fit, dict[str, float
         constants = by_rule if word == "elementwise" else with_offsets(one, by_rule)
         known, unseen = off(constants.predict(one), one), left_out(one)
         errors = {"error": known[2], "error_other": max(unseen[2], known[2])}
-        print(f"{word} {layout}: share of memory {by_rule.share:.1f}, fill {by_rule.fill:.2f}, {len(one.ratio)} pairs")
+        print(
+            f"{word} {layout}: share of memory {by_rule.share:.1f}, fill {by_rule.fill:.2f}, "
+            f"{len(one.ratio)} pairs"
+        )
         bandwidth, mean = one.rule(1.0), one.rule(0.5)
-        said = {"GPUs measured": known, "each left out": unseen, "rule alone": off(by_rule.rule(one), one)}
-        plain = {"nothing changes": off(np.zeros_like(bandwidth), one), "bandwidth": off(bandwidth, one), "geometric mean": off(mean, one)}
+        said = {
+            "GPUs measured": known,
+            "each left out": unseen,
+            "rule alone": off(by_rule.rule(one), one),
+        }
+        plain = {
+            "nothing changes": off(np.zeros_like(bandwidth), one),
+            "bandwidth": off(bandwidth, one),
+            "geometric mean": off(mean, one),
+        }
         for label, numbers in (said | plain).items():
-            print(f"    {label:16s} off {numbers[0]:.1%} median {numbers[1]:.1%} mean; log-sd {numbers[2]:.3f}")
-            RESIDUALS.append([word, layout, label, len(one.ratio), *(f"{number:.3f}" for number in numbers)])
+            print(
+                f"    {label:16s} off {numbers[0]:.1%} median {numbers[1]:.1%} mean; log-sd "
+                f"{numbers[2]:.3f}"
+            )
+            RESIDUALS.append(
+                [word, layout, label, len(one.ratio), *(f"{number:.3f}" for number in numbers)]
+            )
         if apart.any():
             two = every.rows(apart)
             numbers = off(by_rule.rule(two), two)
             errors["error_vendor"] = numbers[2]
-            print(f"    two vendors      off {numbers[0]:.1%} median {numbers[1]:.1%} mean; log-sd {numbers[2]:.3f}")
-            RESIDUALS.append([word, layout, "two vendors", len(two.ratio), *(f"{number:.3f}" for number in numbers)])
+            print(
+                f"    two vendors      off {numbers[0]:.1%} median {numbers[1]:.1%} mean; "
+                f"log-sd {numbers[2]:.3f}"
+            )
+            RESIDUALS.append(
+                [
+                    word,
+                    layout,
+                    "two vendors",
+                    len(two.ratio),
+                    *(f"{number:.3f}" for number in numbers),
+                ]
+            )
         yield word, layout, constants, errors
 
 
@@ -229,14 +302,28 @@ def unstated(given: Pairs, device: str) -> Pairs:
     """Return pairs as if nobody had measured what share of its bandwidth a device reaches."""
     more = np.log(REACHED / (load(MACHINES[device]).value("gpu.memory_efficiency") or REACHED))
     on = (given.source == device) * more
-    return replace(given, memory=given.memory + on - (given.target == device) * more, from_memory=given.from_memory + on)
+    return replace(
+        given,
+        memory=given.memory + on - (given.target == device) * more,
+        from_memory=given.from_memory + on,
+    )
 
 
 def left_out(given: Pairs) -> tuple[float, float, float]:
-    """Return the errors of pairs with a GPU that no constant was fitted on and whose memory nobody measured, each GPU in turn."""
-    chosen = [(given.source == device) | (given.target == device) for device in sorted(set(given.target))]
-    devices = [(device, rows) for device, rows in zip(sorted(set(given.target)), chosen, strict=True) if not rows.all()]
-    predicted = [rule(given.rows(~rows)).rule(unstated(given, device).rows(rows)) for device, rows in devices]
+    """Return the errors of pairs with a GPU that no constant was fitted on and whose memory nobody
+    measured, each GPU in turn.
+    """
+    chosen = [
+        (given.source == device) | (given.target == device) for device in sorted(set(given.target))
+    ]
+    devices = [
+        (device, rows)
+        for device, rows in zip(sorted(set(given.target)), chosen, strict=True)
+        if not rows.all()
+    ]
+    predicted = [
+        rule(given.rows(~rows)).rule(unstated(given, device).rows(rows)) for device, rows in devices
+    ]
     every = np.concatenate([np.flatnonzero(rows) for _, rows in devices])
     return off(np.concatenate(predicted), given.rows(every))
 
@@ -247,7 +334,9 @@ def main() -> None:
     ask.add_argument("table", type=Path)
     ask.add_argument("--write", action="store_true")
     asked = ask.parse_args()
-    table = pl.read_parquet(asked.table).with_columns(pl.col("op", "dims", "device", "kernel").cast(pl.String))
+    table = pl.read_parquet(asked.table).with_columns(
+        pl.col("op", "dims", "device", "kernel").cast(pl.String)
+    )
     table = table.filter((pl.col("ms") > SHORTEST_MS) & pl.col("device").is_in(list(MACHINES)))
     table = table.unique(["op", "dims", "device"], keep="first", maintain_order=True)
     found = list(fitted(table))
@@ -264,16 +353,23 @@ def write(found: list[tuple[str, str, Fit, dict[str, float]]]) -> None:
         (row,) = (
             r
             for r in rows
-            if (r["class"], r["layout"], r["precision"]) == (word, layout, "fp32" if layout or word == "convolution" else "")
+            if (r["class"], r["layout"], r["precision"])
+            == (word, layout, "fp32" if layout or word == "convolution" else "")
         )
-        row.update(memory=f"{constants.share:.1f}", fill=f"{constants.fill:.2f}", **{name: f"{v:.3f}" for name, v in errors.items()})
+        row.update(
+            memory=f"{constants.share:.1f}",
+            fill=f"{constants.fill:.2f}",
+            **{name: f"{v:.3f}" for name, v in errors.items()},
+        )
     with place.open("w", newline="", encoding="utf-8") as file:
         out = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         out.writeheader()
         out.writerows(rows)
     with Path(__file__).with_name("residuals.csv").open("w", newline="", encoding="utf-8") as file:
         plain = csv.writer(file, lineterminator="\n")
-        plain.writerows([["class", "layout", "rule", "pairs", "median", "mean", "log_sd"], *RESIDUALS])
+        plain.writerows(
+            [["class", "layout", "rule", "pairs", "median", "mean", "log_sd"], *RESIDUALS]
+        )
     with (PLACE / "kernels/offsets.csv").open("w", newline="", encoding="utf-8") as file:
         plain = csv.writer(file, lineterminator="\n")
         plain.writerow(
@@ -292,8 +388,21 @@ def write(found: list[tuple[str, str, Fit, dict[str, float]]]) -> None:
         for word, layout, constants, _ in found:
             for device, offsets in constants.offsets.items():
                 machine = load(MACHINES[device])
-                chip = (machine.family, f"{machine.value('gpu.multiprocessors'):g}", f"{machine.value('gpu.memory_bandwidth'):.4g}")
-                plain.writerow([word, layout, *chip, *(f"{v:.3f}" for v in offsets), re.sub("^NVIDIA |^AMD ", "", device), SOURCE])
+                chip = (
+                    machine.family,
+                    f"{machine.value('gpu.multiprocessors'):g}",
+                    f"{machine.value('gpu.memory_bandwidth'):.4g}",
+                )
+                plain.writerow(
+                    [
+                        word,
+                        layout,
+                        *chip,
+                        *(f"{v:.3f}" for v in offsets),
+                        re.sub("^NVIDIA |^AMD ", "", device),
+                        SOURCE,
+                    ]
+                )
 
 
 if __name__ == "__main__":

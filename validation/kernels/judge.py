@@ -3,9 +3,10 @@
     python validation/kernels/judge.py HPC.csv NVBENCH.csv
 
 HPC.csv: codes, BabelStream and TeaLeaf's kernels in FP64 on P100, V100 and RTX 2080 Ti
-(UoB-HPC/performance-portability); the least time of each GPU over compilers and models.  NVBENCH.csv: textbook
-kernels on RTX 3060 and RTX 3080, cold caches, over 20 us (shorter ones take what the timing takes: 7 and 3 us).
-Prints errors in the median, beside "nothing changes" and the ratio of bandwidths, and how many 90 % ranges hold.
+(UoB-HPC/performance-portability); the least time of each GPU over compilers and models.
+NVBENCH.csv: textbook kernels on RTX 3060 and RTX 3080, cold caches, over 20 us (shorter ones take
+what the timing takes: 7 and 3 us). Prints errors in the median, beside "nothing changes" and the
+ratio of bandwidths, and how many 90 % ranges hold.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ HPC = {
 }
 NVBENCH = {"NVIDIA GeForce RTX 3060": "rtx3060", "NVIDIA GeForce RTX 3080": "rtx3080"}
 #: Names by which kernels of a subject are told.
-NAMES = {"array_add": "add_kernel", "convolution": "convolution1d", "mat_mat_mul": "matmul_f32", "reduction": "reduce_kernel"}
+NAMES = {
+    "array_add": "add_kernel",
+    "convolution": "convolution1d",
+    "mat_mat_mul": "matmul_f32",
+    "reduction": "reduce_kernel",
+}
 #: Rows whose time does not repeat, or that are part of another row.
 LEFT_OUT = "init|generate|initialise|finalise|set_field|zero_boundaries"
 THREADS = 256
@@ -51,27 +57,48 @@ class Asked:
     ratio: float
 
 
-def asked(table: pl.DataFrame, machines: dict[str, str], group: str, kinds: dict[str, KernelKind]) -> Iterator[Asked]:
+def asked(
+    table: pl.DataFrame, machines: dict[str, str], group: str, kinds: dict[str, KernelKind]
+) -> Iterator[Asked]:
     """Yield each row of a table (columns what, gpu, seconds) on each pair of its machines."""
     for what, rows in table.group_by("what", maintain_order=True):
         seconds = dict(zip(rows["gpu"], rows["seconds"], strict=True))
         for here, there in permutations(sorted(seconds), 2):
             kind = replace(kinds[str(what[0])], seconds=seconds[here])
-            yield Asked(group, kind, load(machines[here]), load(machines[there]), seconds[there] / seconds[here])
+            yield Asked(
+                group,
+                kind,
+                load(machines[here]),
+                load(machines[there]),
+                seconds[there] / seconds[here],
+            )
 
 
 def hpc(path: Path) -> Iterator[Asked]:
     """Yield the codes."""
-    table = pl.read_csv(path).filter(pl.col("gpu").is_in(list(HPC)) & ~pl.col("part").str.contains(LEFT_OUT))
-    table = table.with_columns(what=pl.col("code") + " " + pl.col("part")).group_by("code", "what", "gpu").agg(pl.col("seconds").min())
-    kinds = {what: kind_by_name(f"{what.removeprefix('babelstream ')}_kernel(double*)") for what in table["what"]}
+    table = pl.read_csv(path).filter(
+        pl.col("gpu").is_in(list(HPC)) & ~pl.col("part").str.contains(LEFT_OUT)
+    )
+    table = (
+        table.with_columns(what=pl.col("code") + " " + pl.col("part"))
+        .group_by("code", "what", "gpu")
+        .agg(pl.col("seconds").min())
+    )
+    kinds = {
+        what: kind_by_name(f"{what.removeprefix('babelstream ')}_kernel(double*)")
+        for what in table["what"]
+    }
     for code, rows in table.sort("what", "gpu").group_by("code", maintain_order=True):
         yield from asked(rows, HPC, str(code[0]), kinds)
 
 
 def nvbench(path: Path) -> Iterator[Asked]:
     """Yield the textbook kernels, with as many blocks as their elements need."""
-    table = pl.read_csv(path).filter(pl.col("gpu").is_in(list(NVBENCH))).with_columns(what=pl.col("kernel") + pl.col("setting"))
+    table = (
+        pl.read_csv(path)
+        .filter(pl.col("gpu").is_in(list(NVBENCH)))
+        .with_columns(what=pl.col("kernel") + pl.col("setting"))
+    )
     table = (
         table.filter(pl.col("seconds") > SHORTEST)
         .group_by("subject", "what", "gpu")
@@ -101,16 +128,29 @@ def said(rows: list[Asked]) -> str:
     for one in rows:
         pair = Pair(one.source, one.target)
         stated = kernels_longer([one.kind], pair, pair.source, pair.target, Draws())
-        drawn = kernels_longer([one.kind], pair, drawn_source(pair.source, draws), drawn_source(pair.target, draws), draws)
+        drawn = kernels_longer(
+            [one.kind],
+            pair,
+            drawn_source(pair.source, draws),
+            drawn_source(pair.target, draws),
+            draws,
+        )
         assert stated is not None and drawn is not None
         low, high = np.quantile(drawn, [0.05, 0.95])
         middle.append(stated[0] / one.ratio)
         held.append(low <= one.ratio <= high)
-        here, there = (machine.value("gpu.memory_bandwidth") or 1.0 for machine in (one.source, one.target))
+        here, there = (
+            machine.value("gpu.memory_bandwidth") or 1.0 for machine in (one.source, one.target)
+        )
         plain.append(here / there / one.ratio)
     ratios = np.array([one.ratio for one in rows])
-    off, nothing, bandwidth = (np.median(np.abs(np.array(x) - 1.0)) for x in (middle, 1.0 / ratios, plain))
-    return f"off {off:.1%}, nothing changes {nothing:.1%}, bandwidth {bandwidth:.1%}; {np.mean(held):.0%} of the ranges hold"
+    off, nothing, bandwidth = (
+        np.median(np.abs(np.array(x) - 1.0)) for x in (middle, 1.0 / ratios, plain)
+    )
+    return (
+        f"off {off:.1%}, nothing changes {nothing:.1%}, bandwidth {bandwidth:.1%}; "
+        f"{np.mean(held):.0%} of the ranges hold"
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Natural experiments: recordings of variants of one program, one predicted from the other and compared with what was measured.
+"""Natural experiments: recordings of variants of one program, one predicted from the other and
+compared with what was measured.
 
     python validation/natural/experiments.py SHARED_FOLDER [-o table.md | -o table.csv | -o docs/validation.md]
 
-Every experiment states one change of parameters.  The size of the change comes from costs of single activities in the
-target (how long a kernel of that name takes), or from other runs alone; how long the target took is read only afterwards,
-for the comparison.  Pairs that no single change explains are listed without a number.
+Every experiment states one change of parameters.  The size of the change comes from costs of single
+activities in the target (how long a kernel of that name takes), or from other runs alone; how long
+the target took is read only afterwards, for the comparison.  Pairs that no single change explains
+are listed without a number.
 """
 
 from __future__ import annotations
@@ -20,7 +22,18 @@ from pathlib import Path
 
 import parts
 import polars as pl
-from parts import PARAMETERS, Costs, Part, by_sum, by_timeline, changed, costs, cut, prepare, without
+from parts import (
+    PARAMETERS,
+    Costs,
+    Part,
+    by_sum,
+    by_timeline,
+    changed,
+    costs,
+    cut,
+    prepare,
+    without,
+)
 
 from turnbuckle.foundation.errors import ProfileError
 from turnbuckle.profile.profile import build
@@ -29,12 +42,17 @@ from turnbuckle.trace.read import read
 
 WORK = ("kernels", "copies")
 #: The tables stand between these two lines of a page.
-MARKS = ("<!-- natural experiments: made by validation/natural/experiments.py -->\n", "<!-- end of natural experiments -->\n")
+MARKS = (
+    "<!-- natural experiments: made by validation/natural/experiments.py -->\n",
+    "<!-- end of natural experiments -->\n",
+)
 
 
 @dataclass(frozen=True)
 class Law:
-    """Costs of device work that grow by a straight line in the problem size, drawn through the source and another run."""
+    """Costs of device work that grow by a straight line in the problem size, drawn through the
+    source and another run.
+    """
 
     other: str
     other_size: float
@@ -67,11 +85,16 @@ class Experiment:
         if self.removed:
             return f"no {self.removed}; nothing taken from the target"
         if self.law:
-            return "kernels and copies on the line through two smaller sizes; nothing taken from the target"
+            return (
+                "kernels and copies on the line through two smaller sizes; nothing taken from "
+                "the target"
+            )
         return f"mean time of {' and '.join(self.states)} by name"
 
 
-def _sizes(name: str, sizes: tuple[int, int, int], phase: int | None = None) -> Iterator[Experiment]:
+def _sizes(
+    name: str, sizes: tuple[int, int, int], phase: int | None = None
+) -> Iterator[Experiment]:
     """Each size from the one below, and the largest from the two smaller ones alone."""
     runs = [f"{name}{s}" for s in sizes]
     for source, target in pairwise(runs):
@@ -91,15 +114,27 @@ EXPERIMENTS = (
 LEFT_OUT = (
     (
         ("nsys/balinski_gomory_r3", "nsys/balinski_gomory_r11"),
-        "managed memory: host page faults stall host and kernels, and no record says for how long each",
+        (
+            "managed memory: host page faults stall host and kernels, and no record says for how "
+            "long each"
+        ),
     ),
     (
         ("nsys/balinski_gomory_r16", "nsys/balinski_gomory_r19"),
-        "another input: the solver takes other steps, and a replay has only the steps that were recorded",
+        (
+            "another input: the solver takes other steps, and a replay has only the steps that "
+            "were recorded"
+        ),
     ),
     (("nsys/mfu_2gpu_before",), "only the run before the optimisation is there"),
-    (("kineto/resnet50_v100_workers0",), "two runs of one configuration: no change to predict, and another format"),
-    (("kineto/tracelens_h100_models", "kineto/tracelens_mi300x_models"), "another GPU and other kernels at once, and another format"),
+    (
+        ("kineto/resnet50_v100_workers0",),
+        "two runs of one configuration: no change to predict, and another format",
+    ),
+    (
+        ("kineto/tracelens_h100_models", "kineto/tracelens_mi300x_models"),
+        "another GPU and other kernels at once, and another format",
+    ),
     (
         ("nvprof/qcu_wilson_hoststaged_2rank", "nvprof/qcu_wilson_nccl_2rank"),
         "other runs with other kernel counts, not a controlled pair, and another format",
@@ -114,8 +149,10 @@ class Result:
     Attributes
     ----------
     source, measured : length of the part in the two recordings.
-    timeline, summed, serial : predictions: by dependencies, by the sum, and as if nothing overlapped.
-    left : error of the timeline, relative to `measured`, when ever more costs of the target are taken over.
+    timeline, summed, serial : predictions: by dependencies, by the sum, and as if nothing
+        overlapped.
+    left : error of the timeline, relative to `measured`, when ever more costs of the target are
+        taken over.
     summed_left : error of the sum when all are.
     explained : share of the source's critical path that the rules of the graph explain.
     calls : host calls in the source and the target.
@@ -137,7 +174,11 @@ class Result:
 
     def of_change(self, prediction: float) -> float:
         """Predicted over measured change of the part's length: 1 is right, 0 is no change seen."""
-        return (prediction - self.source) / (self.measured - self.source) if self.measured != self.source else math.nan
+        return (
+            (prediction - self.source) / (self.measured - self.source)
+            if self.measured != self.source
+            else math.nan
+        )
 
     @property
     def run_timeline(self) -> float:
@@ -150,8 +191,12 @@ def line(first: Costs, second: Costs, law: Law) -> Costs:
     return parts.line(first, second, law.other_size, law.source_size, law.target_size)
 
 
-def predicted(source: Part, states: tuple[str, ...], old: Costs, new: Costs) -> tuple[float, float, float]:
-    """Length of the part [s] by the timeline, by the sum, and without overlap, when the `states` cost what `new` says."""
+def predicted(
+    source: Part, states: tuple[str, ...], old: Costs, new: Costs
+) -> tuple[float, float, float]:
+    """Length of the part [s] by the timeline, by the sum, and without overlap, when the `states`
+    cost what `new` says.
+    """
     change = changed(source, old, new, frozenset(states))
     return by_timeline(source, change), *by_sum(source, old, change)
 
@@ -166,7 +211,9 @@ class Recordings:
         self.seconds = cache(self._seconds)
 
     def file(self, name: str) -> Path:
-        """The one recording of a folder below ``traces/nsys``.  Raises `FileNotFoundError` where it is missing."""
+        """The one recording of a folder below ``traces/nsys``.  Raises `FileNotFoundError` where it
+        is missing.
+        """
         found = sorted((self.folder / "nsys" / name).glob("*.sqlite"))
         if not found:
             raise FileNotFoundError(f"{self.folder / 'nsys' / name} holds no recording")
@@ -181,7 +228,9 @@ class Recordings:
 
 def run(experiment: Experiment, recordings: Recordings) -> Result:
     """Predict, then compare."""
-    part, target = (recordings.part(name, experiment.phase) for name in (experiment.source, experiment.target))
+    part, target = (
+        recordings.part(name, experiment.phase) for name in (experiment.source, experiment.target)
+    )
     calls = tuple(int((p.replay.run.category == "api").sum()) for p in (part, target))
     recorded = part
     if experiment.removed:
@@ -189,7 +238,9 @@ def run(experiment: Experiment, recordings: Recordings) -> Result:
     old, seen = costs(part), costs(target)
     new = seen
     if experiment.law:
-        new = line(costs(recordings.part(experiment.law.other, experiment.phase)), old, experiment.law)
+        new = line(
+            costs(recordings.part(experiment.law.other, experiment.phase)), old, experiment.law
+        )
     timeline, summed, serial = predicted(part, experiment.states, old, new)
     measured = target.seconds
     left = {"stated": timeline / measured - 1.0}
@@ -251,18 +302,27 @@ def table(results: list[Result]) -> pl.DataFrame:
 
 
 def left_out(folder: Path) -> list[tuple[str, str, str]]:
-    """Sets without a number: their names, what the reader makes of the files there, and why no change is stated."""
+    """Sets without a number: their names, what the reader makes of the files there, and why no
+    change is stated.
+    """
     rows = []
     for names, why in LEFT_OUT:
-        files = [f for name in names for f in sorted((folder / "traces" / name).glob("*")) if f.is_file()]
+        files = [
+            f for name in names for f in sorted((folder / "traces" / name).glob("*")) if f.is_file()
+        ]
         seen = []
         for file in files:
             try:
                 kernels = read(file, use_cache=False).kernels
-                seen.append(f"{kernels.height} kernels, {float((kernels['end_ns'] - kernels['start_ns']).sum()) * 1e-6:.1f} ms")
+                seen.append(
+                    f"{kernels.height} kernels, "
+                    f"{float((kernels['end_ns'] - kernels['start_ns']).sum()) * 1e-6:.1f} ms"
+                )
             except ProfileError as error:
                 seen.append(f"not read ({error.code})")
-        rows.append((", ".join(n.partition("/")[2] for n in names), "; ".join(seen) or "not there", why))
+        rows.append(
+            (", ".join(n.partition("/")[2] for n in names), "; ".join(seen) or "not there", why)
+        )
     return rows
 
 
@@ -276,7 +336,10 @@ def markdown(results: list[Result], out: list[tuple[str, str, str]]) -> str:
     def name(r: Result) -> str:
         common = "_".join(r.experiment.source.split("_")[:-1])
         phase = "" if r.experiment.phase is None else f", phase {r.experiment.phase}"
-        return f"{common} {r.experiment.source.split('_')[-1]} → {r.experiment.target.split('_')[-1]}{phase}"
+        return (
+            f"{common} {r.experiment.source.split('_')[-1]} → "
+            f"{r.experiment.target.split('_')[-1]}{phase}"
+        )
 
     def lines(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
         return "\n".join("| " + " | ".join(r) + " |" for r in (head, ("---",) * len(head), *rows))
@@ -298,7 +361,10 @@ def markdown(results: list[Result], out: list[tuple[str, str, str]]) -> str:
         )
         for r in results
     ]
-    second = [(name(r), *(_percent(r.left[p]) for p in ("stated", *PARAMETERS)), _percent(r.summed_left)) for r in results]
+    second = [
+        (name(r), *(_percent(r.left[p]) for p in ("stated", *PARAMETERS)), _percent(r.summed_left))
+        for r in results
+    ]
     third = [
         (
             name(r),
@@ -315,10 +381,30 @@ def markdown(results: list[Result], out: list[tuple[str, str, str]]) -> str:
         "\n\n".join(
             (
                 lines(
-                    (*head, "timeline [ms]", "timeline", "sum", "no overlap", "timeline / change", "sum / change", "path explained"), first
+                    (
+                        *head,
+                        "timeline [ms]",
+                        "timeline",
+                        "sum",
+                        "no overlap",
+                        "timeline / change",
+                        "sum / change",
+                        "path explained",
+                    ),
+                    first,
                 ),
                 lines(("pair", "stated", *(f"+ {p}" for p in PARAMETERS), "sum, all"), second),
-                lines(("pair", "source run [ms]", "measured run [ms]", "predicted run [ms]", "error", "host calls"), third),
+                lines(
+                    (
+                        "pair",
+                        "source run [ms]",
+                        "measured run [ms]",
+                        "predicted run [ms]",
+                        "error",
+                        "host calls",
+                    ),
+                    third,
+                ),
                 lines(("set", "files", "why no number"), out),
             )
         )
@@ -335,9 +421,16 @@ def placed(page: str, tables: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run every experiment of a shared folder."""
-    parser = argparse.ArgumentParser(description="Predict recorded variants of programs from each other and print the errors.")
+    parser = argparse.ArgumentParser(
+        description="Predict recorded variants of programs from each other and print the errors."
+    )
     parser.add_argument("folder", type=Path, help="folder that holds traces/nsys")
-    parser.add_argument("-o", "--output", type=Path, help="write here: all figures (.csv), or Markdown, into a page's marks")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        help="write here: all figures (.csv), or Markdown, into a page's marks",
+    )
     given = parser.parse_args(arguments)
     recordings = Recordings(given.folder)
     try:

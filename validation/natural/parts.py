@@ -1,4 +1,6 @@
-"""What `experiments.py` takes from the package; `turnbuckle validate` runs the same experiments (``validation/cases/variant_*``)."""
+"""What `experiments.py` takes from the package; `turnbuckle validate` runs the same experiments
+(``validation/cases/variant_*``).
+"""
 
 from turnbuckle.questions.validate.variants import (
     PARAMETERS,
@@ -14,4 +16,16 @@ from turnbuckle.questions.validate.variants import (
     without,
 )
 
-__all__ = ["PARAMETERS", "Costs", "Part", "by_sum", "by_timeline", "changed", "costs", "cut", "line", "prepare", "without"]
+__all__ = [
+    "PARAMETERS",
+    "Costs",
+    "Part",
+    "by_sum",
+    "by_timeline",
+    "changed",
+    "costs",
+    "cut",
+    "line",
+    "prepare",
+    "without",
+]

@@ -1,9 +1,11 @@
-"""Recordings rebuilt from logs of CUDA calls that others published: the order and the bytes of each call, on a clock of host times.
+"""Recordings rebuilt from logs of CUDA calls that others published: the order and the bytes of each
+call, on a clock of host times.
 
-The logs have no clock.  Host times come from the log of the native run where it has them.  What is left of the measured native time
-is the start of the program, in its first call (whole programs), or is spread over the launches (one inference).  No log holds the
-length of a kernel: kernels end where the read behind them ends, and where nothing waits for them they are as long as the calls
-that launch them.
+The logs have no clock.  Host times come from the log of the native run where it has them.  What is
+left of the measured native time is the start of the program, in its first call (whole programs), or
+is spread over the launches (one inference).  No log holds the length of a kernel: kernels end where
+the read behind them ends, and where nothing waits for them they are as long as the calls that
+launch them.
 """
 
 from __future__ import annotations
@@ -19,14 +21,28 @@ import polars as pl
 
 from turnbuckle.trace.trace import Trace, dtypes
 
-#: Library calls that start work on the device; all other library calls set up descriptors, which profilers of CUDA do not record.
-OPERATIONS = ("cudnnConvolutionForward", "cudnnBatchNormalizationForwardInference", "cublasLtMatmul", "cublasSgemm_v2")
+#: Library calls that start work on the device; all other library calls set up descriptors, which
+#: profilers of CUDA do not record.
+OPERATIONS = (
+    "cudnnConvolutionForward",
+    "cudnnBatchNormalizationForwardInference",
+    "cublasLtMatmul",
+    "cublasSgemm_v2",
+)
 LAUNCH_CALLS = ("cudaLaunchKernel", "cuLaunchKernel")
 WAIT_CALLS = ("cudaStreamSynchronize", "cudaThreadSynchronize", "cudaDeviceSynchronize")
-NAMES = ("cudaLaunchKernel", "cudaMemcpy", "cudaMemcpyAsync", "cudaStreamSynchronize", "cudaMalloc", "kernel")
+NAMES = (
+    "cudaLaunchKernel",
+    "cudaMemcpy",
+    "cudaMemcpyAsync",
+    "cudaStreamSynchronize",
+    "cudaMalloc",
+    "kernel",
+)
 TO_DEVICE, FROM_DEVICE = 1, 2
 PAGEABLE, DEVICE = 1, 3
-#: Host time of a call where the native log tells none, and what a small read takes that waits for nothing [ns].
+#: Host time of a call where the native log tells none, and what a small read takes that waits for
+#: nothing [ns].
 HOST_NS = {"launch": 8_000, "copy": 4_000, "wait": 2_000, "alloc": 5_000}
 SMALL_READ_NS = 6_000
 #: Rate of copies of pageable memory where nothing tells their time [B/ns].
@@ -36,7 +52,9 @@ PROCESS = 1 << 24
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a log: what it is, its bytes, the way of its copy, and its time on the host [ns] where the log tells it."""
+    """One call of a log: what it is, its bytes, the way of its copy, and its time on the host [ns]
+    where the log tells it.
+    """
 
     what: str
     size: int = 0
@@ -46,7 +64,9 @@ class Call:
 
 
 def calls(path: Path) -> Iterator[Call]:
-    """Yield the calls of a log, native (`calls/`) or of the client (`recorded/`); descriptors and queries are left out."""
+    """Yield the calls of a log, native (`calls/`) or of the client (`recorded/`); descriptors and
+    queries are left out.
+    """
     with gzip.open(path, "rt", newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             name, size = row["name"], int(row["bytes"] or 0)
@@ -63,7 +83,9 @@ def calls(path: Path) -> Iterator[Call]:
 
 
 def unrecorded(path: Path) -> int:
-    """Return how many commands a client sends for its library that a profiler of CUDA calls does not record."""
+    """Return how many commands a client sends for its library that a profiler of CUDA calls does
+    not record.
+    """
     with gzip.open(path, "rt", newline="", encoding="utf-8") as file:
         names = [row["name"] for row in csv.DictReader(file)]
     return sum(name.startswith(("cudnn", "cublas")) and name not in OPERATIONS for name in names)
@@ -82,7 +104,12 @@ class Clock:
 
     def call(self, name: str, lasts: int, correlation: int | None = None) -> dict[str, Any]:
         """Write a host call; return its row."""
-        row = {"start_ns": self.host, "end_ns": self.host + max(lasts, 2), "name": NAMES.index(name), "correlation": correlation}
+        row = {
+            "start_ns": self.host,
+            "end_ns": self.host + max(lasts, 2),
+            "name": NAMES.index(name),
+            "correlation": correlation,
+        }
         row |= {"process": PROCESS, "thread": PROCESS | 1, "result": 0, "level": 0}
         self.rows.setdefault("api", []).append(row)
         self.host = int(row["end_ns"])
@@ -91,16 +118,31 @@ class Clock:
     def started(self, table: str, begin: int, lasts: int, **more: Any) -> dict[str, Any]:
         """Write work on the device; return its row."""
         begin = max(begin, self.stream)
-        row = {"start_ns": begin, "end_ns": begin + max(lasts, 1), "process": PROCESS, "device": 0, "context": 1, "stream": 7}
+        row = {
+            "start_ns": begin,
+            "end_ns": begin + max(lasts, 1),
+            "process": PROCESS,
+            "device": 0,
+            "context": 1,
+            "stream": 7,
+        }
         self.rows.setdefault(table, []).append(row | more)
         self.stream = int(row["end_ns"])
         return self.rows[table][-1]
 
     def launch(self, lasts: int) -> None:
-        """Launch a kernel as long as its call, that ends behind it: one that ends inside looks like a launch that waits."""
+        """Launch a kernel as long as its call, that ends behind it: one that ends inside looks like
+        a launch that waits.
+        """
         self.number += 1
         row = self.call("cudaLaunchKernel", lasts, self.number)
-        kernel = self.started("kernels", row["start_ns"] + lasts // 2, lasts, correlation=self.number, name=NAMES.index("kernel"))
+        kernel = self.started(
+            "kernels",
+            row["start_ns"] + lasts // 2,
+            lasts,
+            correlation=self.number,
+            name=NAMES.index("kernel"),
+        )
         self.pending.append(kernel)
 
     def stretch(self, end: int) -> None:
@@ -130,8 +172,15 @@ class Clock:
             self.pending = []
         row = self.call("cudaMemcpy" if one.blocks else "cudaMemcpyAsync", lasts, self.number)
         ends = (PAGEABLE, DEVICE) if one.way == TO_DEVICE else (DEVICE, PAGEABLE)
-        more = {"size_bytes": one.size, "direction": one.way, "source_memory": ends[0], "target_memory": ends[1]}
-        moving = max(lasts // 2, 500) if one.way == TO_DEVICE else 1_000 + int(one.size / PAGEABLE_RATE)
+        more = {
+            "size_bytes": one.size,
+            "direction": one.way,
+            "source_memory": ends[0],
+            "target_memory": ends[1],
+        }
+        moving = (
+            max(lasts // 2, 500) if one.way == TO_DEVICE else 1_000 + int(one.size / PAGEABLE_RATE)
+        )
         self.started("copies", int(row["start_ns"]) + 500, moving, correlation=self.number, **more)
         if one.blocks:
             self.host = row["end_ns"] = max(self.host, self.stream + 500)
@@ -143,7 +192,12 @@ class Clock:
             types = dtypes(table)
             frame = pl.DataFrame({c: [row.get(c) for row in rows] for c in types}, schema=types)
             tables[table] = frame.sort("start_ns", maintain_order=True)
-        facts = {"format": "rebuilt from a log of calls", "tables": {}, "sha256": "0" * 64, "size_bytes": 0}
+        facts = {
+            "format": "rebuilt from a log of calls",
+            "tables": {},
+            "sha256": "0" * 64,
+            "size_bytes": 0,
+        }
         return Trace(tables, pl.Series("name", NAMES, dtype=pl.String), facts, [], name)
 
 
@@ -160,8 +214,9 @@ def rebuilt(name: str, log: Iterable[Call], seconds: float, start_share: float |
 
     Parameters
     ----------
-    start_share : the share of the run that the start of the program takes at least, a call before those of the log; None is a stretch
-        without a start, whose calls are lengthened to the time measured.
+    start_share : the share of the run that the start of the program takes at least, a call before
+        those of the log; None is a stretch without a start, whose calls are lengthened to the time
+        measured.
     """
     log = list(log)
     own = sum(map(_lasts, log))
@@ -197,7 +252,9 @@ def _play(clock: Clock, log: list[Call], scale: float) -> None:
 
 
 def inference(log: list[Call], image: int) -> list[Call]:
-    """Return one inference of a program that copies its weights first: its image, the calls after the weights, without allocations."""
+    """Return one inference of a program that copies its weights first: its image, the calls after
+    the weights, without allocations.
+    """
     last = max(i for i, one in enumerate(log) if one.way == TO_DEVICE)
     body = [one for one in log[last + 1 :] if one.what == "launch"]
     return [Call("copy", image, TO_DEVICE), Call("wait"), *body]

@@ -1,6 +1,7 @@
 """Reader of event logs: the text that a program writes of its own GPU events.
 
-The first line is ``# event-log 1``, the second names the columns, each further line is an activity::
+The first line is ``# event-log 1``, the second names the columns, each further line is an
+activity::
 
     # event-log 1
     kind,name,id,start_ns,end_ns,stream,bytes
@@ -9,7 +10,8 @@ The first line is ``# event-log 1``, the second names the columns, each further 
     call,cudaLaunchKernel,2,2000,2600,,
     kernel,solve,2,9000,51000,7,
 
-``kind`` is ``call`` (on the host), ``kernel``, ``h2d`` or ``d2h``.  ``id`` joins device work to the call that started it.
+``kind`` is ``call`` (on the host), ``kernel``, ``h2d`` or ``d2h``.  ``id`` joins device work to the
+call that started it.
 """
 
 from __future__ import annotations
@@ -37,10 +39,14 @@ def sniff(head: bytes, path: Path) -> bool:
     return head.startswith(MARK)
 
 
-def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Read an event log.  Raises `ProfileError` EVENTLOG1 where a column is missing or nothing ran on a GPU.
+def read(
+    path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
+    """Read an event log.  Raises `ProfileError` EVENTLOG1 where a column is missing or nothing ran
+    on a GPU.
 
-    A row without a number where one belongs, or of a kind that is none, is left out and counted (P162).
+    A row without a number where one belongs, or of a kind that is none, is left out and counted
+    (P162).
     """
     with opened(path) as file:
         text = file.read().partition(b"\n")[2]
@@ -49,8 +55,16 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     except pl.exceptions.PolarsError:
         cells = pl.DataFrame()
     if missing := [name for name in COLUMNS if name not in cells.columns]:
-        raise ProfileError("EVENTLOG1", "The event log lacks columns", where=path.name, found=f"no {', '.join(missing)}")
-    numbers = (pl.col(name).cast(pl.Int64, strict=False) for name in ("id", "start_ns", "end_ns", "stream", "bytes"))
+        raise ProfileError(
+            "EVENTLOG1",
+            "The event log lacks columns",
+            where=path.name,
+            found=f"no {', '.join(missing)}",
+        )
+    numbers = (
+        pl.col(name).cast(pl.Int64, strict=False)
+        for name in ("id", "start_ns", "end_ns", "stream", "bytes")
+    )
     rows = cells.select("kind", pl.col("name").fill_null(""), *numbers)
     sound = rows.filter(
         pl.col("kind").is_in(["call", "kernel", "h2d", "d2h"]),
@@ -60,7 +74,12 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
         ~pl.col("kind").is_in(["h2d", "d2h"]) | pl.col("bytes").is_not_null(),
     ).sort("start_ns", maintain_order=True)
     if sound.filter(pl.col("kind") != "call").is_empty():
-        raise ProfileError("EVENTLOG1", "The event log holds no work of a GPU", where=path.name, found=f"{rows.height} rows")
+        raise ProfileError(
+            "EVENTLOG1",
+            "The event log holds no work of a GPU",
+            where=path.name,
+            found=f"{rows.height} rows",
+        )
     lost = rows.height - sound.height
     names = sound["name"].unique(maintain_order=True)
     numbered = sound.with_columns(
@@ -74,19 +93,26 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
         {name: completed(name, frame) for name, frame in _tables(numbered).items() if frame.height},
         names,
         {"format": "event-log", "schema_version": "1", "tables": {"rows": rows.height}},
-        [finding("P162", lost, f"{lost:,} of {rows.height:,} rows of the event log")] if lost else [],
+        [finding("P162", lost, f"{lost:,} of {rows.height:,} rows of the event log")]
+        if lost
+        else [],
         path.name,
     )
 
 
 def _tables(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return Turnbuckle's tables: host calls, kernels, copies between pinned host memory and the device."""
+    """Return Turnbuckle's tables: host calls, kernels, copies between pinned host memory and the
+    device.
+    """
     ways, memories = schema.words("directions"), schema.words("memories")
     codes = {way: ways.index(way) for way in ("h2d", "d2h")}
     ends = {"h2d": ("pinned", "device"), "d2h": ("device", "pinned")}
     copies = [
         rows.filter(pl.col("kind") == way).with_columns(
-            size_bytes="bytes", direction=code, source_memory=memories.index(ends[way][0]), target_memory=memories.index(ends[way][1])
+            size_bytes="bytes",
+            direction=code,
+            source_memory=memories.index(ends[way][0]),
+            target_memory=memories.index(ends[way][1]),
         )
         for way, code in codes.items()
     ]

@@ -1,4 +1,6 @@
-"""``turnbuckle model idle``: the longest stretches in which a GPU waits, and how much of each the host spent in calls to it."""
+"""``turnbuckle model idle``: the longest stretches in which a GPU waits, and how much of each the
+host spent in calls to it.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +19,43 @@ from turnbuckle.trace.trace import Trace
 Top = Annotated[int, Parameter(help="how many stretches")]
 
 
-def idle(profile: Profile, /, *, top: Top = 5, no_cache: NoCache = False, part: PartOptions = NO_PART) -> ModelAnswer:
-    """List the longest stretches in which a GPU waits, and how much of each the host spent in calls to it."""
+def idle(
+    profile: Profile, /, *, top: Top = 5, no_cache: NoCache = False, part: PartOptions = NO_PART
+) -> ModelAnswer:
+    """List the longest stretches in which a GPU waits, and how much of each the host spent in calls
+    to it.
+    """
     run = inspected(profile, None, no_cache, part)
-    rows = sorted((row for device in devices(run.trace) for row in gaps(run.trace, device)), key=lambda row: -row["seconds"])[: max(top, 0)]
+    rows = sorted(
+        (row for device in devices(run.trace) for row in gaps(run.trace, device)),
+        key=lambda row: -row["seconds"],
+    )[: max(top, 0)]
     document = {**provenance_of(run), "rows": rows}
     return ModelAnswer(document, rows, lambda console: console.note(_text(rows), style=""))
 
 
 def devices(trace: Trace) -> list[int]:
     """Return the numbers of the devices that ran something."""
-    return sorted({int(d) for table in (trace.kernels, trace.copies) for d in table["device"].drop_nulls().unique()})
+    return sorted(
+        {
+            int(d)
+            for table in (trace.kernels, trace.copies)
+            for d in table["device"].drop_nulls().unique()
+        }
+    )
 
 
 def gaps(trace: Trace, device: int) -> list[dict[str, Any]]:
-    """Return the stretches between the first and the last work of a device in which nothing runs there.
+    """Return the stretches between the first and the last work of a device in which nothing runs
+    there.
 
-    A row has ``device``, ``start_seconds`` (from the device's first work), ``seconds``, ``called_seconds`` (time of it in which some
-    thread was inside a call to the GPU) and ``next``: the kernel or copy that ends it.
+    A row has ``device``, ``start_seconds`` (from the device's first work), ``seconds``,
+    ``called_seconds`` (time of it in which some thread was inside a call to the GPU) and ``next``:
+    the kernel or copy that ends it.
     """
-    kernels, copies = (table.filter(pl.col("device") == device) for table in (trace.kernels, trace.copies))
+    kernels, copies = (
+        table.filter(pl.col("device") == device) for table in (trace.kernels, trace.copies)
+    )
     work = pl.concat(
         [
             kernels.select("start_ns", "end_ns", text=trace.text(kernels).fill_null("kernel")),
@@ -49,13 +68,27 @@ def gaps(trace: Trace, device: int) -> list[dict[str, Any]]:
     began, ended = busy_until[after], start[after + 1]
     called = covered(began, ended, *(trace.api[name].to_numpy() for name in ("start_ns", "end_ns")))
     return [
-        {"device": device, "start_seconds": (b - start[0]) * 1e-9, "seconds": (e - b) * 1e-9, "called_seconds": c * 1e-9, "next": text}
-        for b, e, c, text in zip(began.tolist(), ended.tolist(), called.tolist(), work["text"][(after + 1).tolist()].to_list(), strict=True)
+        {
+            "device": device,
+            "start_seconds": (b - start[0]) * 1e-9,
+            "seconds": (e - b) * 1e-9,
+            "called_seconds": c * 1e-9,
+            "next": text,
+        }
+        for b, e, c, text in zip(
+            began.tolist(),
+            ended.tolist(),
+            called.tolist(),
+            work["text"][(after + 1).tolist()].to_list(),
+            strict=True,
+        )
     ]
 
 
 def covered(began: Int, ended: Int, start: Int, end: Int) -> Int:
-    """Return how much of each stretch, shape (stretches,), some interval covers [ns]; intervals are in order of their start."""
+    """Return how much of each stretch, shape (stretches,), some interval covers [ns]; intervals are
+    in order of their start.
+    """
     if not len(start):
         return np.zeros_like(began)
     until = np.maximum.accumulate(end)
@@ -75,5 +108,8 @@ def _text(rows: list[dict[str, Any]]) -> str:
     lines = [f"{len(rows)} longest waits of a GPU"]
     for row in rows:
         share = row["called_seconds"] / row["seconds"]
-        lines.append(f"device {row['device']}: {row['seconds'] * 1e3:.3f} ms before {row['next']}, host in GPU calls for {share:.0%} of it")
+        lines.append(
+            f"device {row['device']}: {row['seconds'] * 1e3:.3f} ms before {row['next']}, "
+            f"host in GPU calls for {share:.0%} of it"
+        )
     return "\n".join(lines)

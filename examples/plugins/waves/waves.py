@@ -1,10 +1,11 @@
-"""Predictor of kernels by waves: a GPU runs as many blocks at once as fit, and the rest wait for the next wave.
+"""Predictor of kernels by waves: a GPU runs as many blocks at once as fit, and the rest wait for
+the next wave.
 
     time of a kernel that computes  ~  ceil(blocks / (m k)) k m / F        m multiprocessors, k blocks that fit one, F [FLOP/s]
     time of one that waits for data ~  1 / B                               B bandwidth of the memory [B/s]
 
-Nothing recorded says which of the two a kernel is.  So the ratio of both GPUs is the geometric mean of the two ratios, and its error
-half the distance between their logarithms.
+Nothing recorded says which of the two a kernel is.  So the ratio of both GPUs is the geometric mean
+of the two ratios, and its error half the distance between their logarithms.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from turnbuckle import Machine
 from turnbuckle.machine.parameter_names import ParameterName
 
 
-def predict(kernels: pl.DataFrame, source: Machine, target: Machine) -> Iterator[tuple[str, float, float]]:
+def predict(
+    kernels: pl.DataFrame, source: Machine, target: Machine
+) -> Iterator[tuple[str, float, float]]:
     """Yield name, how many times faster on the target, and relative error of each kernel.
 
-    A kernel whose launch is not recorded, or that does not fit a GPU, is left out; so are all kernels where a machine file lacks a
-    number.  Turnbuckle then tells them as without a predictor.
+    A kernel whose launch is not recorded, or that does not fit a GPU, is left out; so are all
+    kernels where a machine file lacks a number.  Turnbuckle then tells them as without a predictor.
     """
     memory = (source.value("gpu.memory_bandwidth"), target.value("gpu.memory_bandwidth"))
     if not all(memory):
@@ -38,7 +41,9 @@ def predict(kernels: pl.DataFrame, source: Machine, target: Machine) -> Iterator
 
 
 def time_computing(kernel: dict[str, Any], machine: Machine) -> float | None:
-    """Return a time that is proportional to that of a kernel which computes; None where it cannot be told."""
+    """Return a time that is proportional to that of a kernel which computes; None where it cannot
+    be told.
+    """
     rate, multiprocessors = machine.value("gpu.fp32"), machine.value("gpu.multiprocessors")
     resident = blocks_of_multiprocessor(kernel, machine)
     blocks = int(kernel["blocks"])
@@ -48,7 +53,9 @@ def time_computing(kernel: dict[str, Any], machine: Machine) -> float | None:
 
 
 def blocks_of_multiprocessor(kernel: dict[str, Any], machine: Machine) -> int | None:
-    """Return how many blocks of a kernel fit one multiprocessor; None where the machine file or the launch does not say."""
+    """Return how many blocks of a kernel fit one multiprocessor; None where the machine file or the
+    launch does not say.
+    """
     needs: dict[ParameterName, int] = {
         "gpu.blocks": 1,
         "gpu.threads": kernel["threads"],

@@ -1,8 +1,10 @@
-"""``turnbuckle mcp``: the questions of the command line for agents, over the Model Context Protocol on stdin and stdout.
+"""``turnbuckle mcp``: the questions of the command line for agents, over the Model Context Protocol
+on stdin and stdout.
 
-Each tool is one command line with ``--format json``, run as a process of its own: the same answer, the same limits and the same errors.
-No tool writes a file, and none takes an option that names one to write.  A question ends when it is cancelled, when the client closes
-its end, and at a signal (`turnbuckle.cli.asked`, `turnbuckle.cli.agents_server`).
+Each tool is one command line with ``--format json``, run as a process of its own: the same answer,
+the same limits and the same errors. No tool writes a file, and none takes an option that names one
+to write.  A question ends when it is cancelled, when the client closes its end, and at a signal
+(`turnbuckle.cli.asked`, `turnbuckle.cli.agents_server`).
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ An error says what to change; where it says that the recording does not hold the
 
 def _options(**given: str | Sequence[str] | None) -> list[str]:
     """Return the given options, each as one word, so that a value may begin with a dash."""
-    return [f"--{name.replace('_', '-')}={value if isinstance(value, str) else ','.join(value)}" for name, value in given.items() if value]
+    return [
+        f"--{name.replace('_', '-')}={value if isinstance(value, str) else ','.join(value)}"
+        for name, value in given.items()
+        if value
+    ]
 
 
 def _file(recording: str) -> str:
@@ -34,23 +40,27 @@ def _file(recording: str) -> str:
 
 
 async def doctor(recording: str) -> str:
-    """Check whether a recording is fit for questions: schema, clock, start-up, coverage, overhead, secrets."""
+    """Check whether a recording is fit for questions: schema, clock, start-up, coverage, overhead,
+    secrets.
+    """
     return await asked("doctor", _file(recording))
 
 
 async def inspect(recording: str, part: str = "auto") -> str:
     """Say what a recording amounts to: where time goes, what the link did, what is wrong with it.
 
-    `part` is what is asked about: auto (other tools leave out a long start-up), whole, steady (without start-up),
-    kernels, 2s..3s, step=5-9, nvtx=NAME.
+    `part` is what is asked about: auto (other tools leave out a long start-up), whole, steady
+    (without start-up), kernels, 2s..3s, step=5-9, nvtx=NAME.
     """
     return await asked("inspect", _file(recording), *_options(part=part))
 
 
 async def project(recording: str, on: list[str], part: str = "auto", source: str = "") -> str:
-    """Predict the run time on other machines, with a 90 % range: as they are, and in `coupling_alone` by the link alone.
+    """Predict the run time on other machines, with a 90 % range: as they are, and in
+    `coupling_alone` by the link alone.
 
-    `on` has names that `machines` lists; `source` is the machine it ran on, where that is not recognised.
+    `on` has names that `machines` lists; `source` is the machine it ran on, where that is not
+    recognised.
     """
     return await asked("project", _file(recording), *_options(on=on, part=part, source=source))
 
@@ -58,13 +68,21 @@ async def project(recording: str, on: list[str], part: str = "auto", source: str
 async def slack(recording: str, mode: str = "link", over: str = "", part: str = "auto") -> str:
     """Say how much distance between CPU and GPU a run tolerates.
 
-    `mode` is link, api or network. `over`, in place of a mode, varies something else: bandwidth, launch, kernel, cpu.
+    `mode` is link, api or network. `over`, in place of a mode, varies something else: bandwidth,
+    launch, kernel, cpu.
     """
-    return await asked("slack", _file(recording), *(_options(over=over) if over else _options(mode=mode)), *_options(part=part))
+    return await asked(
+        "slack",
+        _file(recording),
+        *(_options(over=over) if over else _options(mode=mode)),
+        *_options(part=part),
+    )
 
 
 async def whatif(recording: str, on: list[str] | None = None, part: str = "auto") -> str:
-    """Say which change to the program pays, here and on other machines: pinned copies, streams, fewer waits, pools, graphs."""
+    """Say which change to the program pays, here and on other machines: pinned copies, streams,
+    fewer waits, pools, graphs.
+    """
     return await asked("whatif", _file(recording), *_options(on=on, part=part))
 
 
@@ -89,7 +107,8 @@ def server() -> MCPServer:
 
 
 def serve() -> int:
-    """Answer agents over the Model Context Protocol, on stdin and stdout: doctor, inspect, project, slack, whatif, machines; read-only.
+    """Answer agents over the Model Context Protocol, on stdin and stdout: doctor, inspect, project,
+    slack, whatif, machines; read-only.
 
     It needs the extra mcp.
     """

@@ -1,4 +1,5 @@
-"""The server of ``turnbuckle mcp``: each failure is an error with a code, and nothing that was started outlives the client.
+"""The server of ``turnbuckle mcp``: each failure is an error with a code, and nothing that was
+started outlives the client.
 
 A510  no tool has this name
 A511  arguments that the tool does not take
@@ -44,22 +45,36 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Server(MCPServer):
     """A server whose every failure has a code, and whose questions end with it."""
 
-    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> Any:
         """Answer a call; what goes wrong is a result that holds the lines of an error."""
         try:
             tools = {tool.name: tool.input_schema["properties"] for tool in await self.list_tools()}
             if name not in tools:
                 word = clipped(name)
-                raise error_of("A510", found=f"tools: {', '.join(tools)}", fix=did_you_mean(word, tools) or None, word=word)
+                raise error_of(
+                    "A510",
+                    found=f"tools: {', '.join(tools)}",
+                    fix=did_you_mean(word, tools) or None,
+                    word=word,
+                )
             if unknown := [word for word in arguments if word not in tools[name]]:
                 word = clipped(unknown[0])
-                raise error_of("A511", where=word, found=f"{name} takes {', '.join(tools[name]) or 'none'}", tool=name)
+                raise error_of(
+                    "A511",
+                    where=word,
+                    found=f"{name} takes {', '.join(tools[name]) or 'none'}",
+                    tool=name,
+                )
             check(arguments)
             return await super().call_tool(name, arguments, context)
         except MCPError:
             raise
         except Exception as error:
-            return CallToolResult(content=[TextContent(type="text", text=_told(error, name))], is_error=True)
+            return CallToolResult(
+                content=[TextContent(type="text", text=_told(error, name))], is_error=True
+            )
 
     async def run_stdio_async(self) -> None:
         """Serve one client on stdin and stdout until it closes its end, or a signal comes."""
@@ -71,11 +86,14 @@ class Server(MCPServer):
                 group.start_soon(_end_at_a_signal, serving)
                 group.start_soon(_hear, hear, say.clone())
                 group.start_soon(_say, saying, serving, said)
-                await self._lowlevel_server.run(heard, say, self._lowlevel_server.create_initialization_options())
+                await self._lowlevel_server.run(
+                    heard, say, self._lowlevel_server.create_initialization_options()
+                )
             with anyio.move_on_after(_GRACE):
                 await said.wait()
             if not said.is_set():
-                os._exit(0)  # the client reads no more, and a thread that writes to it cannot be interrupted
+                # the client reads no more, and a thread that writes to it cannot be interrupted
+                os._exit(0)
             group.cancel_scope.cancel()
 
 
@@ -85,11 +103,16 @@ def _told(error: Exception, tool: str) -> str:
     if isinstance(cause, ToolError) and not isinstance(cause, UnexpectedToolError):
         return str(cause)  # lines of the command's own error
     if isinstance(cause, ValidationError):
-        flaws = [f"{'.'.join(map(str, flaw['loc']))}: {flaw['msg']}" for flaw in cause.errors(include_input=False)[:3]]
+        flaws = [
+            f"{'.'.join(map(str, flaw['loc']))}: {flaw['msg']}"
+            for flaw in cause.errors(include_input=False)[:3]
+        ]
         cause = error_of("A511", found=clipped("; ".join(flaws), 200), tool=tool)
     if not isinstance(cause, TurnbuckleError):
         met = cause or error
-        cause = limits.shortage(met) or error_of("I001", found=clipped(f"{type(met).__name__}: {met}", 200))
+        cause = limits.shortage(met) or error_of(
+            "I001", found=clipped(f"{type(met).__name__}: {met}", 200)
+        )
     return "\n".join(cause.lines())
 
 
@@ -105,7 +128,9 @@ async def _end_at_a_signal(serving: CancelScope) -> None:
             os._exit(128 + number)
 
 
-async def _hear(hear: ObjectSendStream[SessionMessage | Exception], say: ObjectSendStream[SessionMessage]) -> None:
+async def _hear(
+    hear: ObjectSendStream[SessionMessage | Exception], say: ObjectSendStream[SessionMessage]
+) -> None:
     """Pass on what the client sends, and answer what is no message."""
     loop = asyncio.get_running_loop()
     put, lines = anyio.create_memory_object_stream[bytes](0)
@@ -164,7 +189,9 @@ def _message(line: bytes) -> Any:
         return JSONRPCError(jsonrpc="2.0", id=identity if known else None, error=about)
 
 
-async def _say(saying: ObjectReceiveStream[SessionMessage], serving: CancelScope, said: anyio.Event) -> None:
+async def _say(
+    saying: ObjectReceiveStream[SessionMessage], serving: CancelScope, said: anyio.Event
+) -> None:
     """Write messages; a client that closed its end wants no more answers."""
     try:
         async for item in saying:

@@ -20,14 +20,19 @@ from turnbuckle.show.terminal.recording import ON_COMMAND_LINE
 
 
 def _build() -> str:
-    """Return the versions of Turnbuckle, Python and the libraries, and the build of the native core."""
+    """Return the versions of Turnbuckle, Python and the libraries, and the build of the native
+    core.
+    """
     from importlib.metadata import version
     from platform import python_version
 
     from turnbuckle._native import __build__, __version__
 
     libraries = ", ".join(f"{name} {version(name.lower())}" for name in ("NumPy", "Polars"))
-    return f"turnbuckle {version('turnbuckle')}\nnative core {__version__}, {__build__}\nPython {python_version()}, {libraries}"
+    return (
+        f"turnbuckle {version('turnbuckle')}\nnative core {__version__}, {__build__}\n"
+        f"Python {python_version()}, {libraries}"
+    )
 
 
 app = App(
@@ -47,7 +52,8 @@ VERBS: Final = {**registry.entries("verbs"), **registry.entries("questions")}
 
 def _register(name: str, entry: registry.Entry, sentence: str | None) -> None:
     above, _, verb = name.rpartition(" ")
-    # one function answers `turnbuckle model NAME` and `turnbuckle.model.NAME`; its command is made when it is asked for
+    # one function answers `turnbuckle model NAME` and `turnbuckle.model.NAME`; its command is made
+    # when it is asked for
     place = entry.place
     if above:
         place = f"turnbuckle.show.terminal.model_answer:{name}"
@@ -61,7 +67,9 @@ for _name, _entry in VERBS.items():
 
 
 def _with_its_whole_text(words: Sequence[str]) -> None:
-    """Register the asked verb again without its one-sentence summary, so that its help shows the whole docstring."""
+    """Register the asked verb again without its one-sentence summary, so that its help shows the
+    whole docstring.
+    """
     name = " ".join(words[: 1 + (words[:1] == ["model"])])
     if name in VERBS:
         above, _, verb = name.rpartition(" ")
@@ -70,7 +78,9 @@ def _with_its_whole_text(words: Sequence[str]) -> None:
 
 
 def _with_foreign_sentences() -> None:
-    """Register the verbs of third parties again with what each does, or with what is wrong with it: a page of help names them all."""
+    """Register the verbs of third parties again with what each does, or with what is wrong with it:
+    a page of help names them all.
+    """
     for name, entry in VERBS.items():
         if entry.package:
             above, _, verb = name.rpartition(" ")
@@ -106,12 +116,16 @@ def dispatch(words: Sequence[str]) -> int:
     _with_its_whole_text(words)
     forget()
     try:
-        command, bound, _ = app.parse_args(words, console=Console(), exit_on_error=False, print_error=False)
+        command, bound, _ = app.parse_args(
+            words, console=Console(), exit_on_error=False, print_error=False
+        )
     except CycloptsError as e:
         from turnbuckle.foundation.schema.vocabulary import refuse_old_options
 
         refuse_old_options(words)
-        raise error_of("A002", problem=str(e).splitlines()[0] if str(e) else type(e).__name__) from e
+        raise error_of(
+            "A002", problem=str(e).splitlines()[0] if str(e) else type(e).__name__
+        ) from e
     _keep_inputs(bound.arguments)
     _settle_format(command, bound.arguments)
     asked = ON_COMMAND_LINE.set(True)
@@ -126,9 +140,11 @@ _WRITTEN = ("output", "charts", "keep", "surface")
 
 
 def _keep_inputs(arguments: Mapping[str, Any]) -> None:
-    """Refuse an output that is also an input of the command line, before any work.  Raises `ReportError` R004.
+    """Refuse an output that is also an input of the command line, before any work.  Raises
+    `ReportError` R004.
 
-    Other files that a command reads, such as members of an archive, are noted when opened and refused when written.
+    Other files that a command reads, such as members of an archive, are noted when opened and
+    refused when written.
     """
     for name, value in arguments.items():
         for word in value if isinstance(value, list | tuple) else (value,):
@@ -141,7 +157,9 @@ def _keep_inputs(arguments: Mapping[str, Any]) -> None:
 
 
 def _settle_format(command: Callable[..., Any], given: dict[str, Any]) -> None:
-    """Let the ending of the output's name say in which format an answer is written.  Raises as `format_of` does."""
+    """Let the ending of the output's name say in which format an answer is written.  Raises as
+    `format_of` does.
+    """
     if "format" not in signature(command).parameters:
         return
     options = get_type_hints(command, include_extras=True)

@@ -1,4 +1,5 @@
-"""One question of an agent: a command line in a process of its own, with an end to its words, its time, its answer and its queue.
+"""One question of an agent: a command line in a process of its own, with an end to its words, its
+time, its answer and its queue.
 
 A512  a text that no command line can carry
 A513  more targets than one question may have
@@ -133,7 +134,9 @@ async def _keep_last(blocks: AsyncIterator[bytes], kept: bytearray) -> None:
 
 
 async def _end(child: Process) -> None:
-    """End a process and what it started: with SIGTERM, after which it clears up, then with SIGKILL."""
+    """End a process and what it started: with SIGTERM, after which it clears up, then with
+    SIGKILL.
+    """
     import anyio  # an extra brings it
 
     with anyio.CancelScope(shield=True):
@@ -147,7 +150,9 @@ async def _end(child: Process) -> None:
 
 
 def _failure(code: int, told: str) -> Exception:
-    """Return the error of a process that ended with this exit code, or by the signal of this negative number."""
+    """Return the error of a process that ended with this exit code, or by the signal of this
+    negative number.
+    """
     from mcp.server.mcpserver.exceptions import ToolError  # an extra, and heavy
 
     if "error[" in told:

@@ -1,4 +1,6 @@
-"""Orderly ends: SIGTERM of a batch system is handled like Ctrl-C, so that half-written files go and finished ones stay."""
+"""Orderly ends: SIGTERM of a batch system is handled like Ctrl-C, so that half-written files go and
+finished ones stay.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ _UNTOUCHED: Final = (signal.SIG_DFL, signal.default_int_handler)
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Raise `Ended` in the main thread at SIGINT, SIGTERM and SIGHUP; a signal that is ignored, as under nohup, stays ignored.
+    """Raise `Ended` in the main thread at SIGINT, SIGTERM and SIGHUP; a signal that is ignored, as
+    under nohup, stays ignored.
 
     Any error after a signal becomes `Ended`, since an interrupted library may raise anything.
     """
@@ -41,14 +44,20 @@ def ended_by_signals() -> Iterator[None]:
         raise Ended(number)
 
     def unraised(lost: sys.UnraisableHookArgs) -> None:
-        """Stay silent about a signal that a destructor met: no caller can catch it, and the next error or signal ends the command."""
+        """Stay silent about a signal that a destructor met: no caller can catch it, and the next
+        error or signal ends the command.
+        """
         if not isinstance(lost.exc_value, Ended):
             hook(lost)
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, end) for number in _SIGNALS if signal.getsignal(number) in _UNTOUCHED}
+    before = {
+        number: signal.signal(number, end)
+        for number in _SIGNALS
+        if signal.getsignal(number) in _UNTOUCHED
+    }
     hook, sys.unraisablehook = sys.unraisablehook, unraised
     try:
         yield

@@ -1,4 +1,5 @@
-"""The first page of help, as cyclopts draws it but without loading cyclopts and rich, which take most of the time.
+"""The first page of help, as cyclopts draws it but without loading cyclopts and rich, which take
+most of the time.
 
 A test compares the two pages.
 """
@@ -15,7 +16,8 @@ from typing import Final
 from turnbuckle.foundation import registry
 
 EXIT_CODES: Final = (
-    "exit codes: 0 done, 1 gate failed, 2 bad input or usage, 3 cannot be answered from this input, 4 internal error, 130 interrupted"
+    "exit codes: 0 done, 1 gate failed, 2 bad input or usage, 3 cannot be answered from this "
+    "input, 4 internal error, 130 interrupted"
 )
 PARAGRAPHS: Final = (
     "What a recorded GPU run would do if CPU and GPU stood closer or farther apart.",
@@ -23,14 +25,19 @@ PARAGRAPHS: Final = (
     EXIT_CODES,
 )
 MODELS: Final = "The papers' models, one by one, on numbers, tables and recordings of your own."
-_OPTIONS: Final = (("--help (-h)", "Display this message and exit."), ("--version", "Display application version."))
+_OPTIONS: Final = (
+    ("--help (-h)", "Display this message and exit."),
+    ("--version", "Display application version."),
+)
 #: On a narrower terminal words are cut, and rich draws the page.
 _NARROWEST: Final = 60
 _CYAN, _PLAIN = "\x1b[36m", "\x1b[0m"
 
 
 def drawn(words: Sequence[str]) -> bool:
-    """Print the page if a command line asks for it and the terminal allows; return whether it was printed."""
+    """Print the page if a command line asks for it and the terminal allows; return whether it was
+    printed.
+    """
     if list(words) not in ([], ["--help"], ["-h"]):
         return False
     width = shutil.get_terminal_size().columns
@@ -39,9 +46,16 @@ def drawn(words: Sequence[str]) -> bool:
     # the sentence of a third party's verb is unknown before its package is loaded
     if width < _NARROWEST or not all(sentence for _, sentence in rows):
         return False
-    if "utf" not in (getattr(sys.stdout, "encoding", None) or "").lower() or "FORCE_COLOR" in os.environ:
+    if (
+        "utf" not in (getattr(sys.stdout, "encoding", None) or "").lower()
+        or "FORCE_COLOR" in os.environ
+    ):
         return False
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    coloured = (
+        sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    )
     print(*_lines([*sorted([*rows, ("model", MODELS)]), *_OPTIONS], width, coloured), sep="\n")
     return True
 
@@ -55,7 +69,9 @@ def _lines(rows: Sequence[tuple[str, str]], width: int, coloured: bool) -> Itera
     yield "╭─ Commands " + "─" * (width - 13) + "╮"
     names = max(len(name) for name, _ in rows)
     for name, sentence in rows:
-        for i, line in enumerate(textwrap.wrap(sentence, width - names - 6, break_on_hyphens=False)):
+        for i, line in enumerate(
+            textwrap.wrap(sentence, width - names - 6, break_on_hyphens=False)
+        ):
             cell = f"{name if not i else '':<{names}}  "
             yield f"│ {_CYAN + cell + _PLAIN if coloured else cell}{line:<{width - names - 6}} │"
     yield "╰" + "─" * (width - 2) + "╯"

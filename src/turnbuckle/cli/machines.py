@@ -22,20 +22,39 @@ from turnbuckle.show.terminal.options import FormatOption
 from turnbuckle.show.terminal.output import write_answer
 from turnbuckle.show.terminal.tables import unframed
 
-machines_app = App(name="machines", help="The machines Turnbuckle knows: list them, show one with all sources, check a file of your own.")
+machines_app = App(
+    name="machines",
+    help=(
+        "The machines Turnbuckle knows: list them, show one with all sources, check a file of "
+        "your own."
+    ),
+)
 
 
 def rows(machine: Machine) -> list[dict[str, Any]]:
-    """Return a row for each number of a machine: parameter, change (empty for a plain value), value, unit, error, nature, source, note."""
+    """Return a row for each number of a machine: parameter, change (empty for a plain value),
+    value, unit, error, nature, source, note.
+    """
     out = [{"parameter": n, "change": "", **_number(p)} for n, p in machine.parameters.items()]
     if machine.relative:
-        out += [{"parameter": c.parameter, "change": word, **_number(p)} for c in machine.changes for word, p in c.parts().items()]
+        out += [
+            {"parameter": c.parameter, "change": word, **_number(p)}
+            for c in machine.changes
+            for word, p in c.parts().items()
+        ]
     return out
 
 
 def _number(p: Any) -> dict[str, Any]:
     value = quantity(p.value, p.unit) if p.unit == MANNER else p.value
-    return {"value": value, "unit": p.unit, "error": p.error, "nature": p.nature, "source": p.source, "note": p.note}
+    return {
+        "value": value,
+        "unit": p.unit,
+        "error": p.error,
+        "nature": p.nature,
+        "source": p.source,
+        "note": p.note,
+    }
 
 
 def list_all(format: str) -> int:
@@ -56,11 +75,26 @@ def list_all(format: str) -> int:
         write_answer({"schema_version": SCHEMA_VERSION, "machines": listed}, listed, format, None)
     else:
         console = Terminal(highlight=False)
-        for relative, title in ((False, "machines that stand alone"), (True, "changes to the machine a profile ran on")):
-            table = unframed("name", "coupling", "year", "what it is", words=("name", "coupling", "year", "what it is"), title=title)
+        for relative, title in (
+            (False, "machines that stand alone"),
+            (True, "changes to the machine a profile ran on"),
+        ):
+            table = unframed(
+                "name",
+                "coupling",
+                "year",
+                "what it is",
+                words=("name", "coupling", "year", "what it is"),
+                title=title,
+            )
             for m in listed:
                 if m["relative"] == relative:
-                    table.add_row(Text(str(m["name"]), style="bold"), str(m["coupling"]), str(m["year"] or ""), str(m["title"]))
+                    table.add_row(
+                        Text(str(m["name"]), style="bold"),
+                        str(m["coupling"]),
+                        str(m["year"] or ""),
+                        str(m["title"]),
+                    )
             console.print(table)
             console.print()
     return 0
@@ -71,7 +105,10 @@ def show(name: str, format: str) -> int:
     machine = load(name)
     numbers = rows(machine)
     if format != "table":
-        about = {k: getattr(machine, k) for k in ("name", "title", "summary", "year", "coupling", "base", "chip", "sha256")}
+        about = {
+            k: getattr(machine, k)
+            for k in ("name", "title", "summary", "year", "coupling", "base", "chip", "sha256")
+        }
         document = {**about, "copies_vanish": machine.copies_vanish, "parameters": numbers}
         write_answer({"schema_version": SCHEMA_VERSION, "machine": document}, numbers, format, None)
     else:
@@ -81,7 +118,15 @@ def show(name: str, format: str) -> int:
         if (table := machine_table(machine)) is not None:
             console.print(drawn(table))
         if machine.copies_vanish and machine.memory_shared:
-            console.print(Text(f"one memory: copies between host and device vanish ({machine.memory_shared.source})", style="dim"))
+            console.print(
+                Text(
+                    (
+                        "one memory: copies between host and device vanish "
+                        f"({machine.memory_shared.source})"
+                    ),
+                    style="dim",
+                )
+            )
     return 0
 
 
@@ -92,9 +137,18 @@ def check(files: list[Path]) -> int:
     worst = 0
     for machine in machines:
         remarks = examine(machine)
-        console.print(Text.assemble((machine.name, "bold"), f"  {len(rows(machine))} numbers, {len(remarks)} remarks"))
+        console.print(
+            Text.assemble(
+                (machine.name, "bold"), f"  {len(rows(machine))} numbers, {len(remarks)} remarks"
+            )
+        )
         for severity, parameter, message in remarks:
-            console.print(Text(f"  {severity}: {parameter}: {message}", style="red" if severity == "error" else "yellow"))
+            console.print(
+                Text(
+                    f"  {severity}: {parameter}: {message}",
+                    style="red" if severity == "error" else "yellow",
+                )
+            )
             worst += severity == "error"
     if worst:
         raise error_of("M020.values", count=worst)
@@ -108,12 +162,19 @@ def machines_list(*, format: FormatOption = "table") -> int:
 
 
 @machines_app.command(name="show")
-def machines_show(name: Annotated[str, Parameter(help="name or TOML file")], /, *, format: FormatOption = "table") -> int:
+def machines_show(
+    name: Annotated[str, Parameter(help="name or TOML file")], /, *, format: FormatOption = "table"
+) -> int:
     """Show one machine: every number with its error, nature and source."""
     return show(name, format)
 
 
 @machines_app.command(name="check")
-def machines_check(files: Annotated[list[Path] | None, Parameter(help="TOML files; the whole catalogue if left out")] = None, /) -> int:
+def machines_check(
+    files: Annotated[
+        list[Path] | None, Parameter(help="TOML files; the whole catalogue if left out")
+    ] = None,
+    /,
+) -> int:
     """Check machine files: units, sources, plausible values."""
     return check(files or [])

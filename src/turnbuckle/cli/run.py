@@ -1,7 +1,7 @@
 """Run one command and turn whatever happens into an exit code.
 
-0 done; 1 a ``--fail-if`` condition came true; 2 bad input or usage; 3 cannot be answered from this input; 4 internal;
-130 interrupted (143 by SIGTERM).
+0 done; 1 a ``--fail-if`` condition came true; 2 bad input or usage; 3 cannot be answered from this
+input; 4 internal; 130 interrupted (143 by SIGTERM).
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from turnbuckle.cli import first_page, limits
 from turnbuckle.cli.ending import Ended, ended_by_signals
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 
-#: Objects made between two searches for unreachable cycles.  Loading makes hundreds of thousands that all stay; with Python's 700 they
-#: are searched again and again.
+#: Objects made between two searches for unreachable cycles.  Loading makes hundreds of thousands
+#: that all stay; with Python's 700 they are searched again and again.
 _YOUNG: Final = 50_000
 
 
 def main() -> int:
-    """Run the command line of this process, in a child where the system sets limits (`turnbuckle.cli.limits`) -> exit code."""
+    """Run the command line of this process, in a child where the system sets limits
+    (`turnbuckle.cli.limits`) -> exit code.
+    """
     gc.set_threshold(_YOUNG)
     try:
         return limits.guarded(lambda limited: run(limited=limited), say)
@@ -35,7 +37,8 @@ def main() -> int:
 
 
 def run(argv: Sequence[str] | None = None, *, limited: bool = False) -> int:
-    """Run ``turnbuckle ARGV`` -> exit code.  Data goes to stdout, talk to stderr; no traceback without ``--debug``.
+    """Run ``turnbuckle ARGV`` -> exit code.  Data goes to stdout, talk to stderr; no traceback
+    without ``--debug``.
 
     Parameters
     ----------
@@ -103,8 +106,13 @@ def _answered(argv: Sequence[str] | None, limited: bool) -> int:
 
 
 def say(error: TurnbuckleError) -> None:
-    """Print an error to stderr, coloured on a terminal; plainly where the means for colours cannot be had any more."""
-    lines = ["".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line) for line in error.lines()]
+    """Print an error to stderr, coloured on a terminal; plainly where the means for colours cannot
+    be had any more.
+    """
+    lines = [
+        "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+        for line in error.lines()
+    ]
     try:
         _coloured(lines)
     except (OSError, ImportError, MemoryError, RuntimeError):
@@ -122,5 +130,9 @@ def _coloured(lines: list[str]) -> None:
     text.stylize("bold red", 0, first.index(":"))
     console.print(text)
     for line in rest:
-        label, _, tail = line.partition(":" if ":" in line and not line.startswith("  -->") else "\0")
-        console.print(Text.assemble((label + (":" if tail else ""), "cyan" if tail else "dim"), tail))
+        label, _, tail = line.partition(
+            ":" if ":" in line and not line.startswith("  -->") else "\0"
+        )
+        console.print(
+            Text.assemble((label + (":" if tail else ""), "cyan" if tail else "dim"), tail)
+        )

@@ -1,4 +1,5 @@
-"""Cost of one activity on one machine.  Plain functions of arrays; each names its equation, unit, paper and range.
+"""Cost of one activity on one machine.  Plain functions of arrays; each names its equation, unit,
+paper and range.
 
 =============  ==============================================  ==========================================
 cost           equation                                        paper

@@ -1,11 +1,14 @@
-"""Kernels of a class on another GPU: bandwidth and peak in shares, how full the GPU is, and what was measured of the class on both.
+"""Kernels of a class on another GPU: bandwidth and peak in shares, how full the GPU is, and what
+was measured of the class on both.
 
     ln T'/T = m ln D/D' + (1 - m) ln P/P' + f (u - u') + o'(w) - o(w)
 
-with D the bandwidth of memory that is reached, P the peak of the kernel's precision, m the share that memory decides, u the logarithm of
-the part of the multiprocessors that the blocks fill, and o what the class takes longer on a GPU than these rates say, by the work w
-and the number of blocks (a library takes other kernels for other shapes).
-The work is the time that the same kernel takes on one GPU, a V100, by the first two terms.  Constants: `validation/kernels/fit.py`.
+with D the bandwidth of memory that is reached, P the peak of the kernel's precision, m the share
+that memory decides, u the logarithm of the part of the multiprocessors that the blocks fill, and o
+what the class takes longer on a GPU than these rates say, by the work w and the number of blocks (a
+library takes other kernels for other shapes).
+The work is the time that the same kernel takes on one GPU, a V100, by the first two terms.
+Constants: `validation/kernels/fit.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from numpy.typing import ArrayLike
 
 from turnbuckle.foundation.arrays import Float
 
-#: Work at which offsets are stated [s on a V100]; between them they follow its logarithm, beyond them they stay.
+#: Work at which offsets are stated [s on a V100]; between them they follow its logarithm, beyond
+#: them they stay.
 WORK: Final = (0.2e-3, 1e-3, 5e-3, 25e-3, 125e-3)
 #: Blocks at which offsets are stated, and how many tenfolds from there they reach.
 MIDDLE: Final = 1000.0
@@ -33,11 +37,16 @@ def work(seconds: ArrayLike, memory: ArrayLike, compute: ArrayLike, share: Array
     memory, compute : bandwidth and peak here over the reference's.
     share : of the time that memory decides.
     """
-    return np.asarray(np.asarray(seconds) * np.asarray(memory) ** np.asarray(share) * np.asarray(compute) ** (1.0 - np.asarray(share)))
+    return np.asarray(
+        np.asarray(seconds)
+        * np.asarray(memory) ** np.asarray(share)
+        * np.asarray(compute) ** (1.0 - np.asarray(share))
+    )
 
 
 def weights(work_seconds: ArrayLike, blocks: ArrayLike) -> Float:
-    """Return the weights of the offsets at `WORK`, and of the one for tenfold blocks, shape (kernels, 6).
+    """Return the weights of the offsets at `WORK`, and of the one for tenfold blocks, shape
+    (kernels, 6).
 
     >>> weights([1e-3, 50.0], [1000.0, 0.0]).round(2).tolist()
     [[0.0, 1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0, 0.0]]
@@ -45,11 +54,14 @@ def weights(work_seconds: ArrayLike, blocks: ArrayLike) -> Float:
     at = np.log(np.maximum(work_seconds, 1e-9))
     count = np.asarray(blocks, dtype=np.float64)
     tenfold = np.clip(np.log10(np.where(count > 0, count, MIDDLE) / MIDDLE), -_FARTHEST, _FARTHEST)
-    return np.stack([*(np.interp(at, np.log(WORK), one) for one in np.eye(len(WORK))), tenfold], axis=-1)
+    return np.stack(
+        [*(np.interp(at, np.log(WORK), one) for one in np.eye(len(WORK))), tenfold], axis=-1
+    )
 
 
 def filled(blocks: ArrayLike, multiprocessors: ArrayLike) -> Float:
-    """Return the logarithm of the part of the multiprocessors that blocks fill; blocks of 0 are not known, and fill them.
+    """Return the logarithm of the part of the multiprocessors that blocks fill; blocks of 0 are not
+    known, and fill them.
 
     >>> filled([80.0, 0.0], 80.0).round(3).tolist()
     [-0.693, 0.0]
@@ -60,7 +72,8 @@ def filled(blocks: ArrayLike, multiprocessors: ArrayLike) -> Float:
 
 
 def longer(seconds: ArrayLike, by_rates: ArrayLike, shortest: tuple[float, float]) -> Float:
-    """Return the time on the other GPU over the time here, where only what exceeds the shortest kernel follows the rates.
+    """Return the time on the other GPU over the time here, where only what exceeds the shortest
+    kernel follows the rates.
 
     Parameters
     ----------

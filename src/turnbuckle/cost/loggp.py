@@ -1,7 +1,8 @@
 """Copies over a link: T(n) = (o + L) + n / (eta BW).
 
-The form is LogGP's with nG for the bytes, fitted by Groves et al. (PMBS 2022, Fig 8) on time per byte and
-here on T(n) (D4).  Valid for the sizes it was fitted on; a finding reports sizes outside them.
+The form is LogGP's with nG for the bytes, fitted by Groves et al. (PMBS 2022, Fig 8) on time per
+byte and here on T(n) (D4).  Valid for the sizes it was fitted on; a finding reports sizes outside
+them.
 """
 
 from __future__ import annotations
@@ -33,8 +34,14 @@ def rate(seconds_per_byte: Float | float) -> Float:
     return out
 
 
-def read_limited_bandwidth(bandwidth: Float | float, tags: Float | float, request_bytes: Float | float, round_trip: Float | float) -> Float:
-    """Return the bandwidth [B/s] of reads with a limited number in flight: min(BW, tags x request / round trip) (Little's law, D12).
+def read_limited_bandwidth(
+    bandwidth: Float | float,
+    tags: Float | float,
+    request_bytes: Float | float,
+    round_trip: Float | float,
+) -> Float:
+    """Return the bandwidth [B/s] of reads with a limited number in flight: min(BW, tags x request /
+    round trip) (Little's law, D12).
 
     A device that copies from the host reads; each request waits one round trip for its data.
 
@@ -54,13 +61,20 @@ def read_limited_bandwidth(bandwidth: Float | float, tags: Float | float, reques
 def on_other_link(cost: Float | float, source: Float | float, target: Float | float) -> Float:
     """Carry the cost of one class of copies (latency [s] or seconds a byte) to another link.
 
-    `cost` is that of the class on the source, `source` and `target` are the costs of the link itself on the two machines.  The
-    cost of the class beyond its link (the driver's staging of pageable memory, the handling of page faults) stays.  A class
-    that is cheaper than its link keeps its ratio to it.
+    `cost` is that of the class on the source, `source` and `target` are the costs of the link
+    itself on the two machines.  The cost of the class beyond its link (the driver's staging of
+    pageable memory, the handling of page faults) stays.  A class that is cheaper than its link
+    keeps its ratio to it.
 
     >>> float(on_other_link(5.0, 2.0, 3.0)), float(on_other_link(1.0, 2.0, 3.0))
     (6.0, 1.5)
     """
-    cost, source, target = np.asarray(cost, dtype=np.float64), np.asarray(source, dtype=np.float64), np.asarray(target, dtype=np.float64)
-    share = np.divide(cost, source, out=np.ones(np.broadcast_shapes(cost.shape, source.shape)), where=source > 0)
+    cost, source, target = (
+        np.asarray(cost, dtype=np.float64),
+        np.asarray(source, dtype=np.float64),
+        np.asarray(target, dtype=np.float64),
+    )
+    share = np.divide(
+        cost, source, out=np.ones(np.broadcast_shapes(cost.shape, source.shape)), where=source > 0
+    )
     return np.where(cost >= source, target + (cost - source), target * share)

@@ -5,9 +5,10 @@
     read       n^ = 16 + 16 ceil(n/256) + n               eq 6
     both       as read: the packets of one way, and the request of the other
 
-A packet is a header flit of 16 bytes, up to 16 flits of data, and, where asked for, an address-extension flit (requests and
-writes) and a byte-enable flit (writes).  The packet is that of versions 1 and 2 (P100, V100); later ones are taken to be alike,
-which is an assumption.  Data is charged by the byte, as the paper does, not by the flit it fills.
+A packet is a header flit of 16 bytes, up to 16 flits of data, and, where asked for, an
+address-extension flit (requests and writes) and a byte-enable flit (writes).  The packet is that of
+versions 1 and 2 (P100, V100); later ones are taken to be alike, which is an assumption.  Data is
+charged by the byte, as the paper does, not by the flit it fills.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def write_bytes(size_bytes: Float | float, header: float = FLIT) -> Float:
     Parameters
     ----------
     size_bytes : n [B].
-    header : bytes of a packet beyond its data: a flit, or more with address extension or byte enables [B].
+    header : bytes of a packet beyond its data: a flit, or more with address extension or byte
+        enables [B].
 
     >>> float(write_bytes(256.0))
     272.0
@@ -65,7 +67,8 @@ def write_bytes(size_bytes: Float | float, header: float = FLIT) -> Float:
 
 
 def read_bytes(size_bytes: Float | float, request: float = FLIT) -> Float:
-    """Return the bytes on the link for reading n bytes: the first request and the answers (AHEAD eq 6).
+    """Return the bytes on the link for reading n bytes: the first request and the answers (AHEAD eq
+    6).
 
     >>> float(read_bytes(256.0))
     288.0
@@ -100,7 +103,12 @@ class Nvlink(Wire):
 
     def __post_init__(self) -> None:
         one_of("A016.version", self.version, tuple(VERSIONS))
-        one_of("A016.links", self.links, tuple(range(1, VERSIONS[self.version][2] + 1)), version=self.version)
+        one_of(
+            "A016.links",
+            self.links,
+            tuple(range(1, VERSIONS[self.version][2] + 1)),
+            version=self.version,
+        )
 
     @property
     def name(self) -> str:
@@ -115,7 +123,9 @@ class Nvlink(Wire):
 
     @property
     def packet_bandwidth(self) -> float:
-        """Return the bandwidth that is left for packets, one way [B/s]: all of it, as link layer and checks are in the header flit."""
+        """Return the bandwidth that is left for packets, one way [B/s]: all of it, as link layer
+        and checks are in the header flit.
+        """
         return self.raw_bandwidth
 
     @property
@@ -135,7 +145,8 @@ class Nvlink(Wire):
 
     def _sent(self, n: Float, direction: str) -> Float:
         if direction == "read":
-            return np.where(n > 0.0, float(self.request_header), 0.0)  # the others travel while data comes
+            # the others travel while data comes
+            return np.where(n > 0.0, float(self.request_header), 0.0)
         first = np.where(n > 0.0, float(self.request_header), 0.0) if direction == "both" else 0.0
         return first + write_bytes(n, self.write_header)
 
@@ -146,7 +157,8 @@ class Nvlink(Wire):
 
 
 def efficiency(size_bytes: ArrayLike, link: Nvlink, direction: Way) -> Float:
-    """Return data over bytes on the heavier direction: n / n^ (AHEAD eq 2); 0 bytes count as 1, in the shape of the sizes.
+    """Return data over bytes on the heavier direction: n / n^ (AHEAD eq 2); 0 bytes count as 1, in
+    the shape of the sizes.
 
     >>> round(float(efficiency(2**30, Nvlink(2, 2), "read")), 4)
     0.9412

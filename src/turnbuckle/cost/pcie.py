@@ -6,13 +6,15 @@
     both      tx = write + requests,  rx as read
     bandwidth rate x share x n / max(tx, rx)                       eq 2
 
-A packet carries 8 bytes of framing, sequence number and LCRC, a header of 12 bytes (16 with a 64-bit address) and, if
-asked for, 4 bytes of ECRC: h is 20 or 24, c is 20.  The share is what acknowledgements, flow control and SKP sets leave.
-`legacy_headers` gives the paper's eqs 3 to 5 as they stand: 8 or 12 bytes a packet, the first request ahead of the data,
-no link layer (decision D5).
+A packet carries 8 bytes of framing, sequence number and LCRC, a header of 12 bytes (16 with a
+64-bit address) and, if asked for, 4 bytes of ECRC: h is 20 or 24, c is 20.  The share is what
+acknowledgements, flow control and SKP sets leave. `legacy_headers` gives the paper's eqs 3 to 5 as
+they stand: 8 or 12 bytes a packet, the first request ahead of the data, no link layer (decision
+D5).
 
-Transfers are aligned and nothing waits: no latency, no credits, no tags (`loggp.read_limited_bandwidth` has those).
-Generations 6 and 7 get the FLIT line code 242/256; their packets are charged as before, which is an assumption.
+Transfers are aligned and nothing waits: no latency, no credits, no tags
+(`loggp.read_limited_bandwidth` has those). Generations 6 and 7 get the FLIT line code 242/256;
+their packets are charged as before, which is an assumption.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ _PACKET_EXTRA = 28  # bytes beyond the payload that the recommended acknowledgem
 
 
 def line_code(generation: int) -> float:
-    """Return the share of the signalling rate that carries bytes: 8b/10b, 128b/130b, or the FLIT's 242 of 256 bytes.
+    """Return the share of the signalling rate that carries bytes: 8b/10b, 128b/130b, or the FLIT's
+    242 of 256 bytes.
 
     >>> [round(line_code(g), 4) for g in (2, 4, 6)]
     [0.8, 0.9846, 0.9453]
@@ -58,7 +61,8 @@ def link_bandwidth(lanes: float, rate: float, code: float) -> float:
     Parameters
     ----------
     lanes : number of lanes of the link.
-    rate : transfers per second of one lane [1/s]; not its bandwidth, which already includes the line code.
+    rate : transfers per second of one lane [1/s]; not its bandwidth, which already includes the
+        line code.
     code : share of the rate that carries bytes, as `line_code` returns it.
 
     >>> round(link_bandwidth(16, 8e9, line_code(3)) / 1e9, 2)
@@ -68,26 +72,32 @@ def link_bandwidth(lanes: float, rate: float, code: float) -> float:
 
 
 def acknowledgement_interval(generation: int, lanes: int, payload: int) -> int:
-    """Return the advised interval between acknowledgements, as between flow-control updates (PCIe base 5.0, tables 3-7 to 3-9).
+    """Return the advised interval between acknowledgements, as between flow-control updates (PCIe
+    base 5.0, tables 3-7 to 3-9).
 
-    In symbol times, one byte on each lane; Neugebauer et al. take it for bytes on the link (see `usable_share`).
+    In symbol times, one byte on each lane; Neugebauer et al. take it for bytes on the link (see
+    `usable_share`).
 
     >>> [acknowledgement_interval(3, 16, mps) for mps in (128, 256, 512, 1024)]
     [144, 168, 182, 246]
     """
     few = payload <= 256
-    factor = (1.4 if lanes <= 4 else 2.5 if lanes == 8 else 3.0) if few else (1.0 if lanes <= 8 else 2.0)
+    factor = (
+        (1.4 if lanes <= 4 else 2.5 if lanes == 8 else 3.0) if few else (1.0 if lanes <= 8 else 2.0)
+    )
     delay = 19 if generation == 1 else 70 if generation == 2 else 115
     return math.floor((payload + _PACKET_EXTRA) * factor / lanes + delay)
 
 
 def usable_share(interval_bytes: float) -> float:
-    """Return the share of a link left for packets: an acknowledgement and a flow-control update of 8 B each interval, and SKP sets.
+    """Return the share of a link left for packets: an acknowledgement and a flow-control update of
+    8 B each interval, and SKP sets.
 
     Parameters
     ----------
-    interval_bytes : bytes on the link from one acknowledgement to the next.  Neugebauer et al. (pcie-model) put `acknowledgement_interval`
-        here, which leaves 0.90 at 16 lanes and MPS 256.  The specification multiplies it by the lanes, which leaves 0.99.
+    interval_bytes : bytes on the link from one acknowledgement to the next.  Neugebauer et al.
+        (pcie-model) put `acknowledgement_interval` here, which leaves 0.90 at 16 lanes and MPS 256.
+        The specification multiplies it by the lanes, which leaves 0.99.
 
     >>> round(usable_share(168), 4)
     0.9022
@@ -96,7 +106,11 @@ def usable_share(interval_bytes: float) -> float:
 
 
 def published_read_bytes(
-    size_bytes: Float | float, request: float, completion: float, header: float, request_payload: float = 0.0
+    size_bytes: Float | float,
+    request: float,
+    completion: float,
+    header: float,
+    request_payload: float = 0.0,
 ) -> Float:
     """Return the bytes of a read by AHEAD eq 4, with the first request ahead of the data.
 
@@ -124,11 +138,12 @@ class Pcie(Wire):
     mps : largest data of a packet (Maximum Payload Size) [B].
     mrrs : most data that a request asks for (Maximum Read Request Size) [B].
     rcb : Read Completion Boundary [B].
-    completion : data in an answer to a read: ``"mps"``, or ``"rcb"`` as older hosts and AHEAD have it.
+    completion : data in an answer to a read: ``"mps"``, or ``"rcb"`` as older hosts and AHEAD have
+        it.
     address_bits : width of addresses, 32 or 64.
     ecrc : whether packets end with an ECRC.
-    interval : unit of the interval between acknowledgements: ``"bytes"`` on the link (Neugebauer et al.) or ``"symbols"`` on each lane (the
-        specification), see `usable_share`.
+    interval : unit of the interval between acknowledgements: ``"bytes"`` on the link (Neugebauer et
+        al.) or ``"symbols"`` on each lane (the specification), see `usable_share`.
     legacy_headers : whether AHEAD's eqs 3 to 5 apply as printed, without the MRRS term.
     legacy_mrrs : whether the MRRS term applies too: a request carries MRRS bytes.
 
@@ -165,7 +180,9 @@ class Pcie(Wire):
         one_of("A017.address", self.address_bits, tuple(_ADDRESS), " bits")
         one_of("A017.interval", self.interval, ("bytes", "symbols"))
         if self.rcb > self.mps:
-            raise error_of("A017.boundary", found=f"RCB {self.rcb} B, MPS {self.mps} B", mps=min(self.mps, 64))
+            raise error_of(
+                "A017.boundary", found=f"RCB {self.rcb} B, MPS {self.mps} B", mps=min(self.mps, 64)
+            )
         if self.legacy_mrrs and not self.legacy_headers:
             raise error_of("A017.mrrs")
 
@@ -181,7 +198,9 @@ class Pcie(Wire):
 
     @property
     def share(self) -> float:
-        """Return the share that acknowledgements, flow control and SKP sets leave; 1 with legacy headers."""
+        """Return the share that acknowledgements, flow control and SKP sets leave; 1 with legacy
+        headers.
+        """
         if self.legacy_headers:
             return 1.0
         each = acknowledgement_interval(self.generation, self.lanes, self.mps)
@@ -201,7 +220,9 @@ class Pcie(Wire):
 
     @property
     def completion_header(self) -> int:
-        """Return the bytes of a completion beyond its data; it has no address, but the paper charges one."""
+        """Return the bytes of a completion beyond its data; it has no address, but the paper
+        charges one.
+        """
         if self.legacy_headers:
             return _ADDRESS[self.address_bits]
         return _FRAMING + _HEADER + _COMPLETION + _ECRC * self.ecrc
@@ -222,20 +243,27 @@ class Pcie(Wire):
         if direction == "read" and self.legacy_headers:
             return np.zeros(n.shape)  # the paper's one request travels with the data
         requests = packets(n, self.mrrs) * self.request_header
-        return requests if direction == "read" else requests + carried_bytes(n, self.mps, self.request_header)
+        return (
+            requests
+            if direction == "read"
+            else requests + carried_bytes(n, self.mps, self.request_header)
+        )
 
     def _received(self, n: Float, direction: str) -> Float:
         if direction == "write":
             return np.zeros(n.shape)
         if direction == "read" and self.legacy_headers:
             asked = self.mrrs if self.legacy_mrrs else 0
-            answer_bytes = published_read_bytes(n, self.request_header, self.completion_bytes, self.completion_header, asked)
+            answer_bytes = published_read_bytes(
+                n, self.request_header, self.completion_bytes, self.completion_header, asked
+            )
             return np.where(n > 0.0, answer_bytes, 0.0)
         return carried_bytes(n, self.completion_bytes, self.completion_header)
 
 
 def efficiency(size_bytes: ArrayLike, link: Pcie, direction: Way) -> Float:
-    """Return data over bytes on the heavier direction: n / n^ (AHEAD eq 2), without what the link layer takes (`usable_share`).
+    """Return data over bytes on the heavier direction: n / n^ (AHEAD eq 2), without what the link
+    layer takes (`usable_share`).
 
     Parameters
     ----------

@@ -33,9 +33,11 @@ def scaled_seconds(seconds: Float, improvement: Float | float) -> Float:
 
 
 def fraction_benefit(share: Float | float, improvement: Float | float) -> Float:
-    """Return run time now over run time with a share of it `improvement` times faster: 1 / (1 - f (1 - 1/lambda)).
+    """Return run time now over run time with a share of it `improvement` times faster: 1 / (1 - f
+    (1 - 1/lambda)).
 
-    The AMReX rows of Austin et al. 2021, Table 2, use this form, because they state shares of run time only.
+    The AMReX rows of Austin et al. 2021, Table 2, use this form, because they state shares of run
+    time only.
 
     Parameters
     ----------
@@ -51,7 +53,8 @@ def fraction_benefit(share: Float | float, improvement: Float | float) -> Float:
 
 
 def fraction_penalty(share: Float | float, worsening: Float | float) -> Float:
-    """Return run time with a share of it `worsening` times slower, over run time now: 1 + f (w - 1) (Austin et al. 2021, Table 11).
+    """Return run time with a share of it `worsening` times slower, over run time now: 1 + f (w - 1)
+    (Austin et al. 2021, Table 11).
 
     Parameters
     ----------
@@ -65,7 +68,8 @@ def fraction_penalty(share: Float | float, worsening: Float | float) -> Float:
 
 
 def tied_penalty(benefit: Float | float, improvement: Float | float = 10.0) -> Float:
-    """Return the penalty that goes with a benefit, where the same terms get lambda times better or worse: 1 + lambda (1 - 1/b).
+    """Return the penalty that goes with a benefit, where the same terms get lambda times better or
+    worse: 1 + lambda (1 - 1/b).
 
     Both stay below lambda.  A table with both columns holds one independent number, not two.
 
@@ -76,7 +80,8 @@ def tied_penalty(benefit: Float | float, improvement: Float | float = 10.0) -> F
 
 
 def cpu_by_difference(total: float, gpu: float, control: float, data: float, mpi: float) -> float:
-    """Return t_CPU as Austin et al. 2021, section 4.2, define it: the run time that no other term explains [s].
+    """Return t_CPU as Austin et al. 2021, section 4.2, define it: the run time that no other term
+    explains [s].
 
     The result is negative where the other terms count waits twice.
 
@@ -90,14 +95,16 @@ def cpu_by_difference(total: float, gpu: float, control: float, data: float, mpi
 class AdditiveTotals:
     """The five numbers of the additive model, as given (Austin et al. 2021, eqs 3 and 4) [s].
 
-    The printed terms need not add up to the run time; `closure_defect` is the difference (they count waits twice).
+    The printed terms need not add up to the run time; `closure_defect` is the difference (they
+    count waits twice).
 
     Attributes
     ----------
     gpu, control, data, cpu, mpi : the five terms [s].
     total : the stated run time [s]; None where none is stated.
-    waits : part of `control` in which the host waits for the device [s].  It has no lambda.  Because the device's work counts
-        as `gpu` and `data`, waits are not part of the projected time.
+    waits : part of `control` in which the host waits for the device [s].  It has no lambda.
+        Because the device's work counts as `gpu` and `data`, waits are not part of the projected
+        time.
     calls : other parts of `control` by class of host call, which may have their own lambdas [s].
     """
 
@@ -123,12 +130,15 @@ class AdditiveTotals:
         calls: Mapping[str, float] | None = None,
         without_waits: bool = False,
     ) -> AdditiveTotals:
-        """Return the terms with t_CPU as the run time that the others leave; 0 where they exceed it, which `closure_defect` then shows.
+        """Return the terms with t_CPU as the run time that the others leave; 0 where they exceed
+        it, which `closure_defect` then shows.
 
         Parameters
         ----------
-        waits : part of `control` that waits for the device [s].  The report scales it like the rest of control.
-        without_waits : whether waits are removed from `control`, so that they count once, as the work that they wait for.
+        waits : part of `control` that waits for the device [s].  The report scales it like the rest
+            of control.
+        without_waits : whether waits are removed from `control`, so that they count once, as the
+            work that they wait for.
 
         >>> AdditiveTotals.by_difference(gpu=6.0, control=5.0, data=1.0, mpi=0.0, total=10.0).closure_defect
         -2.0
@@ -146,7 +156,9 @@ class AdditiveTotals:
 
     @property
     def counted(self) -> float:
-        """Return the sum with waits counted once, as the work that they wait for [s]; `summed` where no waits are known."""
+        """Return the sum with waits counted once, as the work that they wait for [s]; `summed`
+        where no waits are known.
+        """
         return self.summed - self.waits
 
     @property
@@ -155,7 +167,8 @@ class AdditiveTotals:
         return None if self.total is None else self.total - self.summed
 
     def projected(self, lambda_data: float, lambda_control: float) -> float:
-        """Evaluate equation 4: t_CPU + t_GPU + t_MPI + t_data / lambda_data + t_control / lambda_control [s].
+        """Evaluate equation 4: t_CPU + t_GPU + t_MPI + t_data / lambda_data + t_control /
+        lambda_control [s].
 
         >>> sigma = AdditiveTotals(gpu=12.48, control=13.52, data=0.90, cpu=0.19, mpi=0.12)
         >>> round(sigma.summed / sigma.projected(10, 10), 1)
@@ -164,23 +177,35 @@ class AdditiveTotals:
         return self.projected_by({"data": lambda_data, "control": lambda_control})
 
     def projected_by(self, lambdas: Mapping[str, float]) -> float:
-        """Evaluate equation 4 with a lambda for every class: ``data``, ``kernel``, ``control`` or any of `calls` [s].
+        """Evaluate equation 4 with a lambda for every class: ``data``, ``kernel``, ``control`` or
+        any of `calls` [s].
 
-        A class of `calls` without its own lambda takes that of ``control``; classes that are not named keep their time.
+        A class of `calls` without its own lambda takes that of ``control``; classes that are not
+        named keep their time.
         """
         control = lambdas.get("control", 1.0)
         rest = self.control - self.waits - sum(self.calls.values())
         named = sum(t / lambdas.get(name, control) for name, t in self.calls.items())
         kernels = self.gpu / lambdas.get("kernel", 1.0)
-        return kernels + self.cpu + self.mpi + self.data / lambdas.get("data", 1.0) + rest / control + named
+        return (
+            kernels
+            + self.cpu
+            + self.mpi
+            + self.data / lambdas.get("data", 1.0)
+            + rest / control
+            + named
+        )
 
-    def benefit(self, lambdas: Mapping[str, float], over: Literal["sum", "stated"] = "sum") -> float:
+    def benefit(
+        self, lambdas: Mapping[str, float], over: Literal["sum", "stated"] = "sum"
+    ) -> float:
         """Return run time now over run time then.
 
         Parameters
         ----------
-        over : run time of now: ``"sum"`` takes the sum of the terms; ``"stated"`` takes the stated total, less the savings of the
-            terms that scale: total / (total - saved).  Both agree where the terms add up.
+        over : run time of now: ``"sum"`` takes the sum of the terms; ``"stated"`` takes the stated
+            total, less the savings of the terms that scale: total / (total - saved).  Both agree
+            where the terms add up.
 
         Returns
         -------
@@ -196,7 +221,9 @@ class AdditiveTotals:
             return math.nan
         return now / then if then > 0 else math.inf
 
-    def penalty(self, lambdas: Mapping[str, float], over: Literal["sum", "stated"] = "sum") -> float:
+    def penalty(
+        self, lambdas: Mapping[str, float], over: Literal["sum", "stated"] = "sum"
+    ) -> float:
         """Return run time then over run time now; see `benefit`.
 
         >>> epsilon = AdditiveTotals(gpu=16.79, control=22.10, data=5.05, cpu=6.54, mpi=0.66, total=50.5)
@@ -207,6 +234,8 @@ class AdditiveTotals:
         now, then = self._now_and_then(lambdas, over)
         return then / now if now else math.nan
 
-    def _now_and_then(self, lambdas: Mapping[str, float], over: Literal["sum", "stated"]) -> tuple[float, float]:
+    def _now_and_then(
+        self, lambdas: Mapping[str, float], over: Literal["sum", "stated"]
+    ) -> tuple[float, float]:
         now = self.counted if over == "sum" else (math.nan if self.total is None else self.total)
         return now, now - (self.counted - self.projected_by(lambdas))

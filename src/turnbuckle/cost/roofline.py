@@ -1,12 +1,15 @@
-"""Kernel time as an extended roofline: arithmetic against memory, with copies on the memory's side (Austin et al. 2021, eq 8).
+"""Kernel time as an extended roofline: arithmetic against memory, with copies on the memory's side
+(Austin et al. 2021, eq 8).
 
     (8)  T = max( t_flop n_flop,  t_reg n_reg + t_irr n_irr + t_h2d n_h2d + t_d2h n_d2h )         overlap = full
          T = max( t_flop n_flop,  t_reg n_reg + t_irr n_irr ) + t_h2d n_h2d + t_d2h n_d2h         overlap = none
 
-The printed form hides copies behind arithmetic; ``none`` adds them, so that its time is never less.  Every cost is in seconds per byte
-(the paper leaves open whether a copy costs by byte or by transfer), each n in bytes.  Regular accesses have a stride of 128 B or less;
-their cost is the inverse of a stream benchmark's bandwidth in that memory.  The cost of irregular accesses is the inverse of the bandwidth
-of pointer chasing.  Valid for kernels long enough that latency and launch are negligible.
+The printed form hides copies behind arithmetic; ``none`` adds them, so that its time is never less.
+Every cost is in seconds per byte (the paper leaves open whether a copy costs by byte or by
+transfer), each n in bytes.  Regular accesses have a stride of 128 B or less; their cost is the
+inverse of a stream benchmark's bandwidth in that memory.  The cost of irregular accesses is the
+inverse of the bandwidth of pointer chasing.  Valid for kernels long enough that latency and launch
+are negligible.
 """
 
 from __future__ import annotations
@@ -66,8 +69,14 @@ def roofline_parts(work: Work, costs: Costs) -> tuple[Float, Float, Float]:
     >>> [round(float(x), 6) for x in (arithmetic, memory, copies)]
     [0.1, 0.01, 1.0]
     """
-    memory = _price(costs.regular, work.regular_bytes) + _price(costs.irregular, work.irregular_bytes)
-    return _price(costs.flop, work.flops), memory, _price(costs.h2d, work.h2d_bytes) + _price(costs.d2h, work.d2h_bytes)
+    memory = _price(costs.regular, work.regular_bytes) + _price(
+        costs.irregular, work.irregular_bytes
+    )
+    return (
+        _price(costs.flop, work.flops),
+        memory,
+        _price(costs.h2d, work.h2d_bytes) + _price(costs.d2h, work.d2h_bytes),
+    )
 
 
 def roofline_seconds(work: Work, costs: Costs, overlap: Overlap = "full") -> Float:
@@ -75,7 +84,8 @@ def roofline_seconds(work: Work, costs: Costs, overlap: Overlap = "full") -> Flo
 
     Parameters
     ----------
-    overlap : ``full`` as printed, with copies behind arithmetic; ``none`` with copies before and after.
+    overlap : ``full`` as printed, with copies behind arithmetic; ``none`` with copies before and
+        after.
 
     >>> work, costs = Work(1e12, 9e9, h2d_bytes=50e9), Costs(1e-13, 1 / 900e9, h2d=1 / 50e9)
     >>> [round(float(roofline_seconds(work, costs, o)), 6) for o in ("full", "none")]

@@ -1,7 +1,8 @@
 """Distance between host and device, in two ways.
 
-In mode *api* every host call that crosses to the device returns `s` later, as Shorts and Grant (SC24-W) insert slack.  In mode *link* the
-fabric is longer: asynchronous calls stay asynchronous, and each operation pays `s` for every one-way trip that it waits for.
+In mode *api* every host call that crosses to the device returns `s` later, as Shorts and Grant
+(SC24-W) insert slack.  In mode *link* the fabric is longer: asynchronous calls stay asynchronous,
+and each operation pays `s` for every one-way trip that it waits for.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import numpy as np
 
 from turnbuckle.foundation.arrays import Bool, Float
 
-#: One-way trips over the link that an operation waits for: a command travels to the device, at least once (``link.command_trips``); a
-#: device that reads host memory asks and is answered; what it writes travels with the news that it is done; a page fault is reported,
-#: and what is done about it is a command.
+#: One-way trips over the link that an operation waits for: a command travels to the device, at
+#: least once (``link.command_trips``); a device that reads host memory asks and is answered; what
+#: it writes travels with the news that it is done; a page fault is reported, and what is done about
+#: it is a command.
 COMMAND_TRIPS: Final = 1
 READ_TRIPS: Final = 2
 RETURN_TRIPS: Final = 1
@@ -31,7 +33,8 @@ def slack_seconds(crosses: Bool, slack: Float | float) -> Float:
 
 
 def trip_seconds(trips: Float | float, one_way: Float | float) -> Float:
-    """Return the time that a link with `one_way` more latency adds to operations, by the number of their one-way trips [s].
+    """Return the time that a link with `one_way` more latency adds to operations, by the number of
+    their one-way trips [s].
 
     >>> float(trip_seconds(READ_TRIPS, 1e-6))
     2e-06

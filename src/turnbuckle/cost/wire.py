@@ -1,9 +1,11 @@
-"""Common part of PCI Express and NVLink: bytes on the link in each direction, of which the heavier one binds (AHEAD eq 2).
+"""Common part of PCI Express and NVLink: bytes on the link in each direction, of which the heavier
+one binds (AHEAD eq 2).
 
     efficiency = n / max(sent, received)
     bandwidth  = efficiency x bandwidth that the link leaves for packets
 
-Sizes are checked, and processed in pieces that stay in the processor's cache: tens of millions of transfers per second on one core.
+Sizes are checked, and processed in pieces that stay in the processor's cache: tens of millions of
+transfers per second on one core.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from numpy.typing import ArrayLike
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 
-#: What a device does over its link: read from the host (a copy to the device), write to it (a copy to the host), both at once.
+#: What a device does over its link: read from the host (a copy to the device), write to it (a copy
+#: to the host), both at once.
 Way = Literal["read", "write", "both"]
 WAYS: Final[tuple[Way, ...]] = ("read", "write", "both")
 #: From here on a float no longer counts single bytes.
@@ -65,7 +68,8 @@ def packets(size_bytes: Float | float, payload: float) -> Float:
 
 
 def carried_bytes(size_bytes: Float | float, payload: float, header: float) -> Float:
-    """Return the bytes on the link for n bytes of data: ceil(n/payload) header + n (AHEAD eqs 5 and 7; likewise for answers to reads).
+    """Return the bytes on the link for n bytes of data: ceil(n/payload) header + n (AHEAD eqs 5 and
+    7; likewise for answers to reads).
 
     Parameters
     ----------
@@ -79,7 +83,9 @@ def carried_bytes(size_bytes: Float | float, payload: float, header: float) -> F
     return np.asarray(packets(size_bytes, payload) * header + size_bytes)
 
 
-def effective_bandwidth(size_bytes: Float | float, wire_bytes: Float | float, bandwidth: float) -> Float:
+def effective_bandwidth(
+    size_bytes: Float | float, wire_bytes: Float | float, bandwidth: float
+) -> Float:
     """Return the bandwidth that n bytes of data see [B/s]: n LinkBW / n^ (AHEAD eq 2).
 
     Parameters
@@ -126,12 +132,20 @@ class Wire(ABC):
         """Return the bytes that the device receives."""
 
     def _heavier(self, n: Float, direction: str) -> Float:
-        return self._sent(n, direction) if direction == "write" else np.maximum(self._sent(n, direction), self._received(n, direction))
+        return (
+            self._sent(n, direction)
+            if direction == "write"
+            else np.maximum(self._sent(n, direction), self._received(n, direction))
+        )
 
     def wire_bytes(self, size_bytes: ArrayLike, direction: Way) -> tuple[Float, Float]:
-        """Return the bytes that the device sends and receives for n bytes of data (``"both"``: n each way), in the shape of the sizes."""
+        """Return the bytes that the device sends and receives for n bytes of data (``"both"``: n
+        each way), in the shape of the sizes.
+        """
         checked_way(direction)
-        return in_pieces(lambda n: self._sent(n, direction), size_bytes), in_pieces(lambda n: self._received(n, direction), size_bytes)
+        return in_pieces(lambda n: self._sent(n, direction), size_bytes), in_pieces(
+            lambda n: self._received(n, direction), size_bytes
+        )
 
     def wire_seconds(self, size_bytes: ArrayLike, direction: Way) -> Float:
         """Return the time the link is busy with n bytes of data [s]; 0 for none."""
@@ -139,7 +153,9 @@ class Wire(ABC):
         return in_pieces(lambda n: self._heavier(n, direction) / self.packet_bandwidth, size_bytes)
 
     def efficiency(self, size_bytes: ArrayLike, direction: Way) -> Float:
-        """Return data over bytes on the heavier direction, n / n^: between 0 and 1; no bytes count as one."""
+        """Return data over bytes on the heavier direction, n / n^: between 0 and 1; no bytes count
+        as one.
+        """
         checked_way(direction)
 
         def of(n: Float) -> Float:
@@ -149,7 +165,9 @@ class Wire(ABC):
         return in_pieces(of, size_bytes)
 
     def bandwidth(self, size_bytes: ArrayLike, direction: Way) -> Float:
-        """Return the bandwidth that n bytes of data see in each direction, without latency [B/s]; no bytes count as one."""
+        """Return the bandwidth that n bytes of data see in each direction, without latency [B/s];
+        no bytes count as one.
+        """
         checked_way(direction)
 
         def of(n: Float) -> Float:
@@ -164,12 +182,22 @@ def checked_way(direction: str) -> None:
     one_of("A017.way", direction, WAYS)
 
 
-def one_of(name: str, value: object, allowed: tuple[object, ...], unit: str = "", /, **words: Any) -> None:
-    """Refuse a value that is not allowed with error `name`; the fix names the nearest allowed value."""
-    if isinstance(value, bool) or not isinstance(value, int | str | np.integer) or value not in allowed:
+def one_of(
+    name: str, value: object, allowed: tuple[object, ...], unit: str = "", /, **words: Any
+) -> None:
+    """Refuse a value that is not allowed with error `name`; the fix names the nearest allowed
+    value.
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | str | np.integer)
+        or value not in allowed
+    ):
         choices = [f"{k}{unit}" for k in allowed]
         near = did_you_mean(value, choices) if isinstance(value, str) else ""
-        raise error_of(name, found=f"{value!r}"[:60], fix=near or None, choices=", ".join(choices), **words)
+        raise error_of(
+            name, found=f"{value!r}"[:60], fix=near or None, choices=", ".join(choices), **words
+        )
 
 
 def _no_size(shown: str) -> TurnbuckleError:

@@ -1,1 +1,3 @@
-"""Parts that every room uses: units, errors, findings, files, tables.  They know nothing of GPUs."""
+"""Parts that every room uses: units, errors, findings, files, tables.  They know nothing of
+GPUs.
+"""

@@ -1,4 +1,6 @@
-"""Types of arrays by their elements; numbers for members of groups and for words; the normal distribution; freed memory returned."""
+"""Types of arrays by their elements; numbers for members of groups and for words; the normal
+distribution; freed memory returned.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Text = NDArray[np.object_]
 
 
 def filled(column: pl.Series, value: int) -> NDArray[Any]:
-    """Return the values of a column of whole numbers or truths, with `value` where it is null; a query is made only where some are."""
+    """Return the values of a column of whole numbers or truths, with `value` where it is null; a
+    query is made only where some are.
+    """
     missing = column.null_count()
     if missing and missing == len(column):
         return np.full(missing, value, dtype=column.clear().to_numpy().dtype)
@@ -53,7 +57,8 @@ def turns(group: Int) -> Int:
 
 
 def numbered(words: Iterable[str]) -> tuple[list[str], Int]:
-    """Return the distinct words in alphabetical order, and for each word its place among them; the length of a word does not matter.
+    """Return the distinct words in alphabetical order, and for each word its place among them; the
+    length of a word does not matter.
 
     >>> words, place = numbered(["b", "a", "b"])
     >>> words, place.tolist()
@@ -70,7 +75,9 @@ _MANY: Final = 500_000
 
 
 def returned(rows: int) -> None:
-    """Return freed memory to the system after a step over so many rows, where the C library can (glibc); do nothing for few."""
+    """Return freed memory to the system after a step over so many rows, where the C library can
+    (glibc); do nothing for few.
+    """
     if rows >= _MANY and (trim := _trim()) is not None:
         trim(0)
 
@@ -104,7 +111,8 @@ def below(z: Float | float) -> Float:
 
 
 def quantile(share: Float | float) -> Float:
-    """Return the value below which a share of a standard normal distribution lies; the inverse of `below`, shares between 0 and 1.
+    """Return the value below which a share of a standard normal distribution lies; the inverse of
+    `below`, shares between 0 and 1.
 
     >>> quantile(np.array([0.5, 0.95])).round(3).tolist()
     [0.0, 1.645]
@@ -114,6 +122,7 @@ def quantile(share: Float | float) -> Float:
 
 @cache
 def _inverse() -> Any:
-    from statistics import NormalDist  # SciPy has both as well, and takes longer to load than a small recording takes to project
+    # SciPy has both as well, and takes longer to load than a small recording takes to project
+    from statistics import NormalDist
 
     return NormalDist().inv_cdf

@@ -15,11 +15,12 @@
     +-- LimitError        L0xx        2    the system allows too few files, too little memory or too few threads
     +-- InternalError     I0xx        4    a defect of Turnbuckle itself
 
-Every error has a code, what happened, where, what was found, the likely cause and the fix.  Flaws that do not stop the
-work are findings (`turnbuckle.foundation.findings`), not errors.
+Every error has a code, what happened, where, what was found, the likely cause and the fix.  Flaws
+that do not stop the work are findings (`turnbuckle.foundation.findings`), not errors.
 
-The texts are data (``schema/errors``, a file for each class), so the manual and the checks read the same words as the program.
-Where a code has several texts, each is a case of it with a word of its own: ``"P002.directory"``.
+The texts are data (``schema/errors``, a file for each class), so the manual and the checks read the
+same words as the program. Where a code has several texts, each is a case of it with a word of its
+own: ``"P002.directory"``.
 """
 
 from __future__ import annotations
@@ -46,7 +47,16 @@ class TurnbuckleError(Exception):
 
     exit_code: ClassVar[int] = 4
 
-    def __init__(self, code: str, what: str, *, where: str = "", found: str = "", cause: str = "", fix: str = "") -> None:
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        where: str = "",
+        found: str = "",
+        cause: str = "",
+        fix: str = "",
+    ) -> None:
         self.code, self.what, self.where = code, what, where
         self.found, self.cause, self.fix = found, cause, fix
         super().__init__(f"{code}: {what}")
@@ -56,7 +66,11 @@ class TurnbuckleError(Exception):
         out = [f"error[{self.code}]: {self.what}"]
         if self.where:
             out.append(f"  --> {self.where}")
-        out += [f"  {k + ':':<7}{v}" for k, v in (("found", self.found), ("cause", self.cause), ("fix", self.fix)) if v]
+        out += [
+            f"  {k + ':':<7}{v}"
+            for k, v in (("found", self.found), ("cause", self.cause), ("fix", self.fix))
+            if v
+        ]
         return out
 
 
@@ -91,7 +105,9 @@ class UsageError(TurnbuckleError):
 
 
 class NativeError(TurnbuckleError):
-    """What runs on the GPU machine, the recorder or a measuring program, cannot be built, started or read back."""
+    """What runs on the GPU machine, the recorder or a measuring program, cannot be built, started
+    or read back.
+    """
 
     exit_code = 2
 
@@ -146,7 +162,9 @@ _CLASSES: Final[dict[str, type[TurnbuckleError]]] = {
 
 
 class Texts(NamedTuple):
-    """What one case of a code says: what happened, the likely cause, the fix; the last two may be empty."""
+    """What one case of a code says: what happened, the likely cause, the fix; the last two may be
+    empty.
+    """
 
     what: str
     cause: str
@@ -155,15 +173,25 @@ class Texts(NamedTuple):
 
 @cache
 def register(name: str) -> dict[str, Texts]:
-    """Return the texts of a class of errors, by its name: ``CODE`` or ``CODE.case`` -> texts with named fields for `str.format`."""
-    # not by `importlib.resources`: it brings `tempfile` and the compressors of archives, which `--help` has no use for
-    text = (Path(__file__).with_name("schema") / "errors" / f"{name}.csv").read_text(encoding="utf-8")
+    """Return the texts of a class of errors, by its name: ``CODE`` or ``CODE.case`` -> texts with
+    named fields for `str.format`.
+    """
+    # not by `importlib.resources`: it brings `tempfile` and the compressors of archives, which
+    # `--help` has no use for
+    text = (Path(__file__).with_name("schema") / "errors" / f"{name}.csv").read_text(
+        encoding="utf-8"
+    )
     rows = csv.DictReader(text.splitlines())
-    return {".".join(filter(None, (r["code"], r["case"]))): Texts(r["what"], r["cause"], r["fix"]) for r in rows}
+    return {
+        ".".join(filter(None, (r["code"], r["case"]))): Texts(r["what"], r["cause"], r["fix"])
+        for r in rows
+    }
 
 
 def texts_of(name: str, /, **words: Any) -> Texts:
-    """Return the texts of the error `name`, filled in.  Raises `KeyError` for a name or a field that is not there."""
+    """Return the texts of the error `name`, filled in.  Raises `KeyError` for a name or a field
+    that is not there.
+    """
     return Texts(*(text.format_map(words) for text in register(_class_of(name).__name__)[name]))
 
 
@@ -173,7 +201,14 @@ def _class_of(name: str) -> type[TurnbuckleError]:
 
 
 def error_of(
-    name: str, /, *, where: str = "", found: str = "", cause: str | None = None, fix: str | None = None, **words: Any
+    name: str,
+    /,
+    *,
+    where: str = "",
+    found: str = "",
+    cause: str | None = None,
+    fix: str | None = None,
+    **words: Any,
 ) -> TurnbuckleError:
     """Build the error `name`: of the class of its code, with the texts of ``schema/errors``.
 
@@ -196,11 +231,19 @@ def error_of(
 
 
 #: Module by which each optional extra is recognised.
-EXTRAS: Final = {"scipy": "scipy", "mcp": "mcp", "sheet": "xlsxwriter", "otf2": "otf2", "pandas": "pandas"}
+EXTRAS: Final = {
+    "scipy": "scipy",
+    "mcp": "mcp",
+    "sheet": "xlsxwriter",
+    "otf2": "otf2",
+    "pandas": "pandas",
+}
 
 
 def require(extra: str) -> None:
-    """Refuse, before any work, a question that needs an optional extra which is not installed.  Raises `UsageError` A450."""
+    """Refuse, before any work, a question that needs an optional extra which is not installed.
+    Raises `UsageError` A450.
+    """
     from importlib.util import find_spec  # of use for few questions
 
     if find_spec(EXTRAS[extra]) is None:
@@ -209,7 +252,9 @@ def require(extra: str) -> None:
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Import packages of an optional extra inside this context.  Raises `UsageError` A450 where the extra is not installed."""
+    """Import packages of an optional extra inside this context.  Raises `UsageError` A450 where the
+    extra is not installed.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
@@ -217,7 +262,9 @@ def needs(extra: str) -> Iterator[None]:
 
 
 def unwritable(name: str, place: Path, why: Exception, /, **words: Any) -> TurnbuckleError:
-    """Build the error for a file or folder that cannot be written, with the reason of an `OSError`, or the text of any other error."""
+    """Build the error for a file or folder that cannot be written, with the reason of an `OSError`,
+    or the text of any other error.
+    """
     reason = (why.strerror or type(why).__name__) if isinstance(why, OSError) else str(why)
     return error_of(name, where=clipped(place.name, 120), found=reason, **words)
 

@@ -1,7 +1,8 @@
-"""Keys of answers: each is declared once, with its unit and its meaning, in the `fields.csv` beside its question.
+"""Keys of answers: each is declared once, with its unit and its meaning, in the `fields.csv` beside
+its question.
 
-The same rows write the JSON document and the manual's page of keys (`docs/keys.md`).  A class describes in its docstring only
-attributes without a row.  Columns:
+The same rows write the JSON document and the manual's page of keys (`docs/keys.md`).  A class
+describes in its docstring only attributes without a row.  Columns:
 
     answer   class that has the key
     key      where it stands in the document: `measured_seconds`, `curve[].penalty`, `tolerance.<share>.slack_s`
@@ -9,9 +10,10 @@ attributes without a row.  Columns:
     unit     of the number, empty for words and counts
     meaning  in one sentence
 
-In a key, `[]` marks a list and `<...>` keys that are data of a mapping.  A key that ends in `?` is left out where its value is None.
-A value is a path (`run.measured`, `interval.0`); ` or null` behind it turns what is empty into null.
-`-` stands where the key is written by the mapping above it, and is described here alone.
+In a key, `[]` marks a list and `<...>` keys that are data of a mapping.  A key that ends in `?` is
+left out where its value is None. A value is a path (`run.measured`, `interval.0`); ` or null`
+behind it turns what is empty into null. `-` stands where the key is written by the mapping above
+it, and is described here alone.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from importlib.resources import files
 from types import BuiltinMethodType, MethodType, MethodWrapperType
 from typing import Any, Final
 
-#: Of every JSON document (docs/json.md): with the same number, keys keep their name, unit and meaning.
+#: Of every JSON document (docs/json.md): with the same number, keys keep their name, unit and
+#: meaning.
 SCHEMA_VERSION: Final = 2
 
 
@@ -91,7 +94,12 @@ class _Node:
     @property
     def grouping(self) -> bool:
         """Return whether the key only groups others, of the same object."""
-        return bool(self.below) and not self.path and not self.many and not any(name.startswith("<") for name in self.below)
+        return (
+            bool(self.below)
+            and not self.path
+            and not self.many
+            and not any(name.startswith("<") for name in self.below)
+        )
 
 
 def _bare(name: str) -> str:
@@ -99,7 +107,9 @@ def _bare(name: str) -> str:
 
 
 def table(package: str) -> list[Field]:
-    """Return the rows of the `fields.csv` of a package, a folder of the program; none where it has no such file."""
+    """Return the rows of the `fields.csv` of a package, a folder of the program; none where it has
+    no such file.
+    """
     if not (files(package) / "fields.csv").is_file():
         return []
     text = (files(package) / "fields.csv").read_text(encoding="utf-8")
@@ -107,11 +117,17 @@ def table(package: str) -> list[Field]:
 
 
 def declared(answer: object, keys: Collection[str] | None = None) -> dict[str, Any]:
-    """Return an answer as the rows of its class declare it, or those of its nearest base class with rows; only some `keys` of it."""
+    """Return an answer as the rows of its class declare it, or those of its nearest base class with
+    rows; only some `keys` of it.
+    """
     for kind in type(answer).__mro__:
         package = kind.__module__.rpartition(".")[0]
         if package and (root := _roots(package).get(kind.__name__)):
-            some = root.below if keys is None else {name: node for name, node in root.below.items() if name in keys}
+            some = (
+                root.below
+                if keys is None
+                else {name: node for name, node in root.below.items() if name in keys}
+            )
             return _mapping(replace(root, below=some), answer)
     raise TypeError(f"no fields.csv declares {type(answer).__name__}")
 
@@ -149,7 +165,11 @@ def _written(node: _Node, value: Any) -> Any:
     if node.many:
         return [_mapping(node, element) for element in value]
     names = [name for name in node.below if name.startswith("<")]
-    return {str(name): _written(node.below[names[0]], inside) for name, inside in value.items()} if names else _mapping(node, value)
+    return (
+        {str(name): _written(node.below[names[0]], inside) for name, inside in value.items()}
+        if names
+        else _mapping(node, value)
+    )
 
 
 def _value(answer: Any, path: str) -> Any:
@@ -157,14 +177,22 @@ def _value(answer: Any, path: str) -> Any:
     for step in path.split("."):
         if answer is None:
             return None
-        answer = answer[int(step)] if step.isdigit() else answer[step] if isinstance(answer, Mapping) else getattr(answer, step)
+        answer = (
+            answer[int(step)]
+            if step.isdigit()
+            else answer[step]
+            if isinstance(answer, Mapping)
+            else getattr(answer, step)
+        )
         if isinstance(answer, MethodType | MethodWrapperType | BuiltinMethodType):
             answer = answer()
     return None if empty and not answer else answer
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON holds it: arrays, tuples and sets as lists, numbers of NumPy as Python's, declared parts as mappings."""
+    """Return a value as JSON holds it: arrays, tuples and sets as lists, numbers of NumPy as
+    Python's, declared parts as mappings.
+    """
     if isinstance(value, str | int | float | None):
         return value
     if isinstance(value, Mapping):
@@ -178,7 +206,9 @@ def plain(value: Any) -> Any:
 
 
 def json_text(value: Any, **form: Any) -> str:
-    """Return a JSON document as text, in a form that `json.dumps` takes; infinities and NaN become null."""
+    """Return a JSON document as text, in a form that `json.dumps` takes; infinities and NaN become
+    null.
+    """
     try:
         return json.dumps(value, allow_nan=False, **form)
     except (ValueError, TypeError):  # some number is not finite, or some key of NumPy's

@@ -1,6 +1,7 @@
 """Files: every input is opened here, and every output is written here.
 
-An output that is the same file as an input, by whatever name or link, is refused.  An output is there whole or not at all.
+An output that is the same file as an input, by whatever name or link, is refused.  An output is
+there whole or not at all.
 
 R001  the file cannot be written
 R002  the folder does not exist
@@ -49,7 +50,9 @@ def opened(path: _Name) -> io.BufferedReader:
 
 
 def noted(path: _Name) -> Path:
-    """Note an ordinary file as an input that others open by its name: the native core, SQLite, Polars.  Raises as `opened` does."""
+    """Note an ordinary file as an input that others open by its name: the native core, SQLite,
+    Polars.  Raises as `opened` does.
+    """
     _note(path, Path(path).stat())
     return Path(path)
 
@@ -87,7 +90,10 @@ def refuse_input(path: _Name, what: str) -> None:
     """Refuse to write `what` to a file that was read.  Raises `ReportError` R004."""
     if is_input(path):
         raise error_of(
-            "R004", where=clipped(Path(path).name, 120), found="the same file as an input, by its name or through a link", subject=what
+            "R004",
+            where=clipped(Path(path).name, 120),
+            found="the same file as an input, by its name or through a link",
+            subject=what,
         )
 
 
@@ -104,7 +110,9 @@ def goal(path: _Name, what: str, example: str) -> Path:
         if place.is_dir():
             raise error_of("R003", where=name, subject=what, example=example)
         if not place.parent.is_dir():
-            raise error_of("R002", where=name, found=f"no folder {clipped(place.parent.name)}", subject=what)
+            raise error_of(
+                "R002", where=name, found=f"no folder {clipped(place.parent.name)}", subject=what
+            )
         # raises for an impossible name, or one that is too long
         with suppress(FileNotFoundError):
             place.lstat()
@@ -116,9 +124,11 @@ def goal(path: _Name, what: str, example: str) -> Path:
 
 @contextmanager
 def whole(path: _Name, what: str) -> Iterator[Path]:
-    """Yield the path of a draft beside a file.  The draft replaces the file at the end; after an error it is deleted, and the file stays.
+    """Yield the path of a draft beside a file.  The draft replaces the file at the end; after an
+    error it is deleted, and the file stays.
 
-    A link stays a link, and the file behind it is replaced.  A device or a pipe is written to itself.
+    A link stays a link, and the file behind it is replaced.  A device or a pipe is written to
+    itself.
 
     Parameters
     ----------
@@ -154,7 +164,8 @@ def whole(path: _Name, what: str) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: _Name, what: str) -> Iterator[Path]:
-    """Yield a draft folder.  It becomes the folder at the end; after an error it is deleted with its content.
+    """Yield a draft folder.  It becomes the folder at the end; after an error it is deleted with
+    its content.
 
     Raises
     ------
@@ -178,14 +189,20 @@ def whole_folder(path: _Name, what: str) -> Iterator[Path]:
 
 
 def free_folder(path: _Name, what: str) -> Path:
-    """Return the path of a folder to write: one that is not there, or is empty.  Raises `ReportError` R001, R005."""
+    """Return the path of a folder to write: one that is not there, or is empty.  Raises
+    `ReportError` R001, R005.
+    """
     place = Path(path)
     try:
         if place.is_symlink() or (place.exists() and (not place.is_dir() or any(place.iterdir()))):
             raise error_of(
                 "R005",
                 where=clipped(place.name, 120),
-                found="a link" if place.is_symlink() else "a folder with files" if place.is_dir() else "a file",
+                found="a link"
+                if place.is_symlink()
+                else "a folder with files"
+                if place.is_dir()
+                else "a file",
                 subject=what,
             )
         if place.parent.exists() and not place.parent.is_dir():
@@ -196,7 +213,9 @@ def free_folder(path: _Name, what: str) -> Path:
 
 
 def write_parquet(frame: Any, path: _Name, **options: Any) -> None:
-    """Write a Polars frame to a file of any name.  Raises `OSError`, as of a full disk, where Polars wraps one into its own error."""
+    """Write a Polars frame to a file of any name.  Raises `OSError`, as of a full disk, where
+    Polars wraps one into its own error.
+    """
     with Path(path).open("wb") as file:
         try:
             frame.write_parquet(file, **options)
@@ -214,7 +233,9 @@ def _draft_name() -> str:
 
 
 def _to_disk(draft: Path) -> None:
-    """Wait until the file is on the disk: a network file system reports only now that there is no room."""
+    """Wait until the file is on the disk: a network file system reports only now that there is no
+    room.
+    """
     descriptor = os.open(draft, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,8 @@
 """Counted flaws: what was dropped, repaired, missing or out of range.
 
-A finding never stops the work; it travels with the answer and is printed with it.  The codes, their severity and their
-meaning are data (``schema/findings.csv``), so the manual and the checks read the same words as the program.
+A finding never stops the work; it travels with the answer and is printed with it.  The codes, their
+severity and their meaning are data (``schema/findings.csv``), so the manual and the checks read the
+same words as the program.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ class Finding(Declared):
     Attributes
     ----------
     code : key into ``schema/findings.csv``.
-    severity : ``warning`` where a number of an answer rests, or may rest, on something assumed, estimated, repaired or left out;
-        ``info`` where it tells how the answer was made or what the file holds, and changes no number.
-    detail : what it concerns here (a table, a column, a parameter); never text from the recorded process.
+    severity : ``warning`` where a number of an answer rests, or may rest, on something assumed,
+        estimated, repaired or left out; ``info`` where it tells how the answer was made or what the
+        file holds, and changes no number.
+    detail : what it concerns here (a table, a column, a parameter); never text from the recorded
+        process.
     """
 
     code: str
@@ -39,20 +42,33 @@ class Finding(Declared):
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    return list(csv.DictReader((files("turnbuckle.foundation") / "schema" / f"{name}.csv").read_text(encoding="utf-8").splitlines()))
+    return list(
+        csv.DictReader(
+            (files("turnbuckle.foundation") / "schema" / f"{name}.csv")
+            .read_text(encoding="utf-8")
+            .splitlines()
+        )
+    )
 
 
 @cache
 def recording_advice(recorder: str = "") -> dict[str, str]:
-    """Return what to record, by word: in the options of one recorder where ``schema/recorders.csv`` has them, else in words for any."""
+    """Return what to record, by word: in the options of one recorder where ``schema/recorders.csv``
+    has them, else in words for any.
+    """
     rows = _rows("recorders")
-    return {row["word"]: row["text"] for only in ("", recorder) for row in rows if row["format"] == only}
+    return {
+        row["word"]: row["text"] for only in ("", recorder) for row in rows if row["format"] == only
+    }
 
 
 @cache
 def register() -> dict[str, dict[str, str]]:
     """Return all findings: code -> {severity, meaning, advice}; the advice is for any recorder."""
-    return {row["code"]: {**row, "advice": row["advice"].format_map(recording_advice())} for row in _rows("findings")}
+    return {
+        row["code"]: {**row, "advice": row["advice"].format_map(recording_advice())}
+        for row in _rows("findings")
+    }
 
 
 @cache
@@ -61,8 +77,13 @@ def _advice() -> dict[str, str]:
 
 
 def advised(findings: Iterable[Finding], recorder: str) -> list[Finding]:
-    """Return the same findings with advice for the recorder that wrote the recording (`turnbuckle.trace.recorders.recorder_of`)."""
-    return [replace(f, advice=_advice()[f.code].format_map(recording_advice(recorder))) for f in findings]
+    """Return the same findings with advice for the recorder that wrote the recording
+    (`turnbuckle.trace.recorders.recorder_of`).
+    """
+    return [
+        replace(f, advice=_advice()[f.code].format_map(recording_advice(recorder)))
+        for f in findings
+    ]
 
 
 def finding(code: str, count: int = 1, detail: str = "") -> Finding:
@@ -80,6 +101,17 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
     out = []
     for code, group in by_code.items():
         details = list(dict.fromkeys(f.detail for f in group if f.detail))
-        shown = "; ".join(details[:6]) + (f"; and {len(details) - 6} more" if len(details) > 6 else "")
-        out.append(Finding(code, group[0].severity, sum(f.count for f in group), group[0].meaning, shown, group[0].advice))
+        shown = "; ".join(details[:6]) + (
+            f"; and {len(details) - 6} more" if len(details) > 6 else ""
+        )
+        out.append(
+            Finding(
+                code,
+                group[0].severity,
+                sum(f.count for f in group),
+                group[0].meaning,
+                shown,
+                group[0].advice,
+            )
+        )
     return sorted(out, key=lambda f: (rank[f.severity], f.code))

@@ -1,4 +1,6 @@
-"""Folders and files that nobody but this user can change: made with mode 0700, and every folder on the way to them looked at"""
+"""Folders and files that nobody but this user can change: made with mode 0700, and every folder on
+the way to them looked at
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,11 @@ class Shared(PermissionError):
 
 
 def make(root: Path, *below: str) -> Path:
-    """Create `root` and the folders `below` it, one inside the other, where they are missing, and return the last one.
+    """Create `root` and the folders `below` it, one inside the other, where they are missing, and
+    return the last one.
 
-    Each of them has mode 0700 and belongs to this user.  Each folder above `root` belongs to this user or to root, and its group and
-    others cannot write to it unless it is sticky.
+    Each of them has mode 0700 and belongs to this user.  Each folder above `root` belongs to this
+    user or to root, and its group and others cannot write to it unless it is sticky.
 
     Raises
     ------
@@ -44,7 +47,9 @@ def make(root: Path, *below: str) -> Path:
 
 
 def look(root: Path, *below: str) -> Path:
-    """Return the last folder, under the conditions of `make`, and create none.  Raises `Shared`; `FileNotFoundError`."""
+    """Return the last folder, under the conditions of `make`, and create none.  Raises `Shared`;
+    `FileNotFoundError`.
+    """
     return _owned(root, below, create=False)
 
 
@@ -65,7 +70,8 @@ def _owned(root: Path, below: tuple[str, ...], create: bool) -> Path:
 
 
 def trusted_path(path: Path, *, create: bool = False) -> Path:
-    """Follow a path from / down, refuse it where another user may change any part of it, and return it without links.
+    """Follow a path from / down, refuse it where another user may change any part of it, and return
+    it without links.
 
     Parameters
     ----------
@@ -76,7 +82,8 @@ def trusted_path(path: Path, *, create: bool = False) -> Path:
     Shared : another user owns or may change `path`, a folder on the way, or a link on the way.
     OSError : it is not there, or cannot be made.
     """
-    # Nobody else can change what the steps so far passed, so a part cannot be swapped after it was looked at.
+    # Nobody else can change what the steps so far passed, so a part cannot be swapped after it was
+    # looked at.
     trusted = {0, os.geteuid()}
     place = Path("/")
     ahead = list(reversed(path.absolute().parts))
@@ -130,7 +137,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     OSError : it cannot be opened, or is no ordinary file.
     """
     # opening a pipe must not block
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with os.fdopen(
+        os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
+    ) as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
@@ -141,7 +150,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file of a private folder with mode 0600, in place of what was there, whole or not at all.  Raises `OSError`."""
+    """Write a file of a private folder with mode 0600, in place of what was there, whole or not at
+    all.  Raises `OSError`.
+    """
     number, draft = tempfile.mkstemp(prefix=".", dir=path.parent)
     try:
         with os.fdopen(number, "wb") as file:

@@ -1,13 +1,15 @@
-"""Registry of what each product, and each installed package of a third party, adds: readers, questions, machines, charges, predictors.
+"""Registry of what each product, and each installed package of a third party, adds: readers,
+questions, machines, charges, predictors.
 
-A product lists its own as plain data, a table with a row for each: kind, name, place (``module`` or ``module:name`` of this package) and,
-of a verb, what it does in one sentence.  A third party names its own as Python entry points, in its
-``pyproject.toml``::
+A product lists its own as plain data, a table with a row for each: kind, name, place (``module`` or
+``module:name`` of this package) and, of a verb, what it does in one sentence.  A third party names
+its own as Python entry points, in its ``pyproject.toml``::
 
     [project.entry-points."turnbuckle.readers"]
     ours = "our_package.reader"
 
-============ =========================================================================================================
+============
+=========================================================================================================
 readers      module with ``sniff(head, path)`` and ``read(path, ...)``: the first that knows a file reads it
 questions    function of a verb, ``turnbuckle NAME`` or ``turnbuckle model NAME``
 verbs        the same, of a verb that asks nothing of its own: the installation, the catalogue, the report
@@ -21,13 +23,15 @@ figures      function of an answer: its figures
 sweeps       `turnbuckle.questions.sweep.points.Kind`: what a sweep can ask
 predictions  function of a validation case: rows predicted and measured
 services     what a question of one product uses of another
-============ =========================================================================================================
+============
+=========================================================================================================
 
-Readers, questions, machines, charges and predictors are open to third parties (``examples/plugins``).  Nothing is
-imported before it is asked for.
+Readers, questions, machines, charges and predictors are open to third parties
+(``examples/plugins``).  Nothing is imported before it is asked for.
 
-Code of a third party runs through one door, `Entry.call`: what it raises, and that it does not return, is error A503 with the names
-of its package and entry.  Where others of its kind go on without it, it is left out, and `faults` tells so.
+Code of a third party runs through one door, `Entry.call`: what it raises, and that it does not
+return, is error A503 with the names of its package and entry.  Where others of its kind go on
+without it, it is left out, and `faults` tells so.
 """
 
 from __future__ import annotations
@@ -54,8 +58,8 @@ PRODUCTS: Final = ("core.csv", "mpi/adds.csv", "papers/adds.csv", "recorder/adds
 OPEN: Final = ("readers", "questions", "machines", "charges", "predictors")
 
 
-#: Code of a third party returns within this [s]: to be imported or to know a file, and to price or to predict.  A verb and the reading of
-#: a file last as long as they last.
+#: Code of a third party returns within this [s]: to be imported or to know a file, and to price or
+#: to predict.  A verb and the reading of a file last as long as they last.
 SOON_SECONDS: Final = 10.0
 WORK_SECONDS: Final = 60.0
 
@@ -63,7 +67,8 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """Where something stands, ``module`` or ``module:name``, what it does in one sentence (of a question), and who adds it.
+    """Where something stands, ``module`` or ``module:name``, what it does in one sentence (of a
+    question), and who adds it.
 
     A product's entry has no `package`; a third party's has its name and version.
     """
@@ -85,7 +90,8 @@ class Entry(NamedTuple):
         return getattr(module_object, name) if name else module_object
 
     def call(self, code: Callable[[], T], seconds: float | None = SOON_SECONDS) -> T:
-        """Return what code of the entry returns; of a third party within so many seconds, or without limit.
+        """Return what code of the entry returns; of a third party within so many seconds, or
+        without limit.
 
         Raises A503; an error of Turnbuckle's own kind passes as it is.
         """
@@ -96,7 +102,9 @@ class Entry(NamedTuple):
         def work() -> None:
             try:
                 done.append((code(), None))
-            except BaseException as error:  # sys.exit() too: it would end this thread without a word
+            except (
+                BaseException
+            ) as error:  # sys.exit() too: it would end this thread without a word
                 done.append((None, error))
 
         # one that never returns is left behind, and ends with the process
@@ -106,7 +114,9 @@ class Entry(NamedTuple):
         if not done and seconds is not None:
             raise self.fault("A503.time", seconds=seconds)
         if not done:
-            print(f"waiting for {self.kind} {self.name} of {clipped(self.package)}", file=sys.stderr)
+            print(
+                f"waiting for {self.kind} {self.name} of {clipped(self.package)}", file=sys.stderr
+            )
             thread.join()
         ((value, error),) = done
         if error is not None:
@@ -123,11 +133,21 @@ class Entry(NamedTuple):
     def fault(self, name: str, found: str = "", **words: Any) -> TurnbuckleError:
         """Build an error about this entry."""
         package = clipped(self.package)
-        return error_of(name, where=self.place, found=clipped(found, 160), kind=self.kind, name=self.name, package=package, **words)
+        return error_of(
+            name,
+            where=self.place,
+            found=clipped(found, 160),
+            kind=self.kind,
+            name=self.name,
+            package=package,
+            **words,
+        )
 
 
 def _answering(entry: Entry, verb: Any) -> Any:
-    """Return a third party's verb that says whose it is where it fails; it may end the process no more than others may."""
+    """Return a third party's verb that says whose it is where it fails; it may end the process no
+    more than others may.
+    """
     if not callable(verb):
         raise entry.fault("A503.type", wanted="a function")
 
@@ -147,10 +167,14 @@ _faults: dict[tuple[str, str], str] = {}
 
 
 def left_out(entry: Entry, error: TurnbuckleError) -> None:
-    """Note that the others of its kind go on without an entry.  Raises the error again where it is no third party's."""
+    """Note that the others of its kind go on without an entry.  Raises the error again where it is
+    no third party's.
+    """
     if not entry.package:
         raise error
-    _faults[entry.kind, entry.name] = f"{entry.kind} {entry.name} of {entry.package} ({error.code}: {error.found or error.what})"
+    _faults[entry.kind, entry.name] = (
+        f"{entry.kind} {entry.name} of {entry.package} ({error.code}: {error.found or error.what})"
+    )
 
 
 def faults() -> tuple[str, ...]:
@@ -181,7 +205,14 @@ def _rows() -> list[tuple[str, str, Entry]]:
     package = Path(__file__).parents[1]
     texts = ((package / product).read_text(encoding="utf-8") for product in PRODUCTS)
     rows = [row for text in texts for row in csv.DictReader(text.splitlines())]
-    return [(r["kind"], r["name"], Entry(f"turnbuckle.{r['place']}", r["sentence"], r["kind"], r["name"])) for r in rows]
+    return [
+        (
+            r["kind"],
+            r["name"],
+            Entry(f"turnbuckle.{r['place']}", r["sentence"], r["kind"], r["name"]),
+        )
+        for r in rows
+    ]
 
 
 def _foreign(kind: str) -> dict[str, Entry]:
@@ -194,7 +225,9 @@ def _foreign(kind: str) -> dict[str, Entry]:
             points = [e for e in package.entry_points if e.group == f"turnbuckle.{kind}"]
         except Exception as error:  # what an installer wrote may be damaged in any way
             if _of_ours(package, kind):
-                broken = Entry("entry_points.txt", "", kind, "(all)", "a package with damaged metadata")
+                broken = Entry(
+                    "entry_points.txt", "", kind, "(all)", "a package with damaged metadata"
+                )
                 left_out(broken, broken.fault("A503.call", found=str(error)))
             continue
         for point in points:
@@ -203,7 +236,9 @@ def _foreign(kind: str) -> dict[str, Entry]:
 
 
 def _of_ours(package: Distribution, kind: str) -> bool:
-    """Return whether a package whose metadata cannot be read names entry points of a kind of ours."""
+    """Return whether a package whose metadata cannot be read names entry points of a kind of
+    ours.
+    """
     try:
         return f"[turnbuckle.{kind}]" in (package.read_text("entry_points.txt") or "")
     except Exception:  # as above
@@ -212,12 +247,21 @@ def _of_ours(package: Distribution, kind: str) -> bool:
 
 @cache
 def _anybody_adds() -> bool:
-    """Return whether an installed package may name entry points of ours; also True where its folder cannot be read."""
-    if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
+    """Return whether an installed package may name entry points of ours; also True where its folder
+    cannot be read.
+    """
+    if any(
+        hasattr(finder, "find_distributions") and finder is not PathFinder
+        for finder in sys.meta_path
+    ):
         return True
     for folder in dict.fromkeys(sys.path):
         try:
-            packages = [p for p in Path(folder).iterdir() if p.name.lower().endswith(("dist-info", "egg-info"))]
+            packages = [
+                p
+                for p in Path(folder).iterdir()
+                if p.name.lower().endswith(("dist-info", "egg-info"))
+            ]
         except NotADirectoryError:  # an archive
             return True
         except OSError:
@@ -240,7 +284,9 @@ def load(kind: str, name: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """Return the verb of a third party by its name: what the command line loads when the verb is asked for."""
+    """Return the verb of a third party by its name: what the command line loads when the verb is
+    asked for.
+    """
     if name.startswith("__") or name not in entries("questions"):
         raise AttributeError(f"no verb is called {name!r}")
     return load("questions", name)

@@ -1,8 +1,10 @@
-"""What a question may set: names, units and values, read off the fields of a frozen dataclass, so that nothing is listed twice.
+"""What a question may set: names, units and values, read off the fields of a frozen dataclass, so
+that nothing is listed twice.
 
-The unit follows from the name of a field (``hop_seconds``, ``eager_limit_bytes``, ``card_bandwidth``) or stands in its metadata
-(``field(metadata={"unit": "W"})``); its type says the rest: a `Literal` names the words, ``float`` takes a quantity, ``int`` a whole
-number.  Fields of other types are no settings.
+The unit follows from the name of a field (``hop_seconds``, ``eager_limit_bytes``,
+``card_bandwidth``) or stands in its metadata (``field(metadata={"unit": "W"})``); its type says the
+rest: a `Literal` names the words, ``float`` takes a quantity, ``int`` a whole number.  Fields of
+other types are no settings.
 
     A081  a setting that is not known, or a value that it cannot have
     U0xx  a quantity without a unit, or with the wrong one
@@ -25,7 +27,13 @@ from turnbuckle.foundation.units import EXAMPLES, MANNER, UNITS, parse
 
 Scalar = str | float | int | bool
 
-_SUFFIXES: Final = {"seconds": "s", "bytes": "B", "bandwidth": "B/s", "overhead": "s", "latency": "s"}
+_SUFFIXES: Final = {
+    "seconds": "s",
+    "bytes": "B",
+    "bandwidth": "B/s",
+    "overhead": "s",
+    "latency": "s",
+}
 _LONGEST_TEXT: Final = 1024
 _ATTRIBUTE: Final = re.compile(r"([a-z_0-9, ]+) : (\S.*)")
 
@@ -62,7 +70,9 @@ class Setting:
             parts.append(f"a {UNITS.get(self.unit, self.unit)}, as {_EXAMPLES[self.unit]}")
         elif self.kinds & {"int", "float"}:
             parts.append("a number" if "float" in self.kinds else "a whole number")
-        parts += ["true or false"] * ("bool" in self.kinds) + ["a text"] * ("str" in self.kinds and not self.words)
+        parts += ["true or false"] * ("bool" in self.kinds) + ["a text"] * (
+            "str" in self.kinds and not self.words
+        )
         return " or ".join(parts)
 
     def read(self, value: object) -> Scalar:
@@ -85,7 +95,12 @@ class Setting:
             result = None
         if result is None:
             near = did_you_mean(str(value), self.words) if self.words else ""
-            raise error_of("A081.setting-value", found=clipped(str(value), 40), fix=near or self.wanted, name=self.name)
+            raise error_of(
+                "A081.setting-value",
+                found=clipped(str(value), 40),
+                fix=near or self.wanted,
+                name=self.name,
+            )
         return result
 
     def _number(self, value: float) -> Scalar | None:
@@ -129,7 +144,11 @@ def settings_of(cls: type) -> Mapping[str, Setting]:
     ('true or false', True)
     """
     hints = get_type_hints(cls)
-    meanings = {name: words for each in reversed(cls.__mro__) for name, words in _meanings(each.__doc__ or "").items()}
+    meanings = {
+        name: words
+        for each in reversed(cls.__mro__)
+        for name, words in _meanings(each.__doc__ or "").items()
+    }
     out = {}
     for field in fields(cls):
         kinds, words = _kinds(hints[field.name])
@@ -140,15 +159,28 @@ def settings_of(cls: type) -> Mapping[str, Setting]:
         default = None if field.default is MISSING else field.default
         numeric = kinds & {"int", "float"}
         file = bool(field.metadata.get("file"))
-        out[field.name] = Setting(field.name, unit if numeric else "1", kinds, words, needed, default, file, meanings.get(field.name, ""))
+        out[field.name] = Setting(
+            field.name,
+            unit if numeric else "1",
+            kinds,
+            words,
+            needed,
+            default,
+            file,
+            meanings.get(field.name, ""),
+        )
     return out
 
 
 def _meanings(text: str) -> dict[str, str]:
-    """Return the text that a docstring gives each attribute: lines ``name, other : words``, continued where indented further."""
+    """Return the text that a docstring gives each attribute: lines ``name, other : words``,
+    continued where indented further.
+    """
     meanings: dict[str, str] = {}
     names: list[str] = []
-    for line in cleandoc(text).splitlines():  # Python 3.13 and newer strip the indentation themselves
+    for line in cleandoc(
+        text
+    ).splitlines():  # Python 3.13 and newer strip the indentation themselves
         match = _ATTRIBUTE.match(line)
         if match:
             names = [n.strip() for n in match[1].split(",")]
@@ -161,14 +193,24 @@ def _meanings(text: str) -> dict[str, str]:
 
 
 def _kinds(hint: Any) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the types that a value may have, and the words of its literals; nothing for a type that is no scalar."""
+    """Return the types that a value may have, and the words of its literals; nothing for a type
+    that is no scalar.
+    """
     if get_origin(hint) is Literal:
         words = get_args(hint)
-        return (frozenset({"str"}), words) if all(isinstance(w, str) for w in words) else (frozenset(), ())
+        return (
+            (frozenset({"str"}), words)
+            if all(isinstance(w, str) for w in words)
+            else (frozenset(), ())
+        )
     if get_origin(hint) in (Union, types.UnionType):
         members = [_kinds(a) for a in get_args(hint) if a is not type(None)]
-        return frozenset().union(*(k for k, _ in members)), tuple(w for _, words in members for w in words)
-    return (frozenset({hint.__name__}), ()) if hint in (int, float, str, bool) else (frozenset(), ())
+        return frozenset().union(*(k for k, _ in members)), tuple(
+            w for _, words in members for w in words
+        )
+    return (
+        (frozenset({hint.__name__}), ()) if hint in (int, float, str, bool) else (frozenset(), ())
+    )
 
 
 def unit_of(name: str, settings: Mapping[str, Setting]) -> str:
@@ -181,7 +223,9 @@ def unit_of(name: str, settings: Mapping[str, Setting]) -> str:
 
 
 def setting_of(name: str, settings: Mapping[str, Setting], what: str) -> Setting:
-    """Return the setting called `name`.  Raises A081 with the nearest name for an unknown one, A425 for an old one."""
+    """Return the setting called `name`.  Raises A081 with the nearest name for an unknown one, A425
+    for an old one.
+    """
     if name not in settings:
         refuse_old_setting(name, settings)
         raise error_of(
@@ -194,7 +238,9 @@ def setting_of(name: str, settings: Mapping[str, Setting], what: str) -> Setting
     return settings[name]
 
 
-def spaced(first: float, last: float, points: int, spacing: Literal["linear", "log"]) -> list[float]:
+def spaced(
+    first: float, last: float, points: int, spacing: Literal["linear", "log"]
+) -> list[float]:
     """Return values from `first` to `last`, both ends exact, those between rounded to 12 digits.
 
     >>> spaced(1e-6, 1e-3, 4, "log")

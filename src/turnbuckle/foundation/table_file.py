@@ -1,10 +1,12 @@
-"""Reader of a user's table: a CSV file whose quantities have units, in the heading or behind each number.
+"""Reader of a user's table: a CSV file whose quantities have units, in the heading or behind each
+number.
 
     size [MiB], threads, slack [us], run time
     1,          1,       100,        0.89 s
 
-Lines that are empty or begin with # are left out.  Nothing is guessed: a column that is not asked for, a quantity without
-a unit, a line with too few values stops the reading, with file, line and column:
+Lines that are empty or begin with # are left out.  Nothing is guessed: a column that is not asked
+for, a quantity without a unit, a line with too few values stops the reading, with file, line and
+column:
 
     A061  the file cannot be read as text
     A062  a column missing, unknown or twice
@@ -89,16 +91,28 @@ class Table:
         return len(self.lines)
 
     def number(self, name: str, default: float = math.nan) -> Float:
-        """Return the values of a column [SI]; `default` in every row where the table does not have it."""
+        """Return the values of a column [SI]; `default` in every row where the table does not have
+        it.
+        """
         return self.numbers.get(name, np.full(len(self), default))
 
     def where(self, row: int, name: str = "") -> str:
         """Return ``file:line:column`` of a cell, or ``file:line`` of a row."""
         place = f"{self.name}:{self.lines[row]}"
-        return f"{place}:{self._places[row][self.columns.index(name)]}" if name in self.columns else place
+        return (
+            f"{place}:{self._places[row][self.columns.index(name)]}"
+            if name in self.columns
+            else place
+        )
 
 
-def read_text(path: str | Path, what: str, *, largest_bytes: int = LARGEST_BYTES, fix: str = "give a CSV file in UTF-8") -> str:
+def read_text(
+    path: str | Path,
+    what: str,
+    *,
+    largest_bytes: int = LARGEST_BYTES,
+    fix: str = "give a CSV file in UTF-8",
+) -> str:
     """Return the text of a small ordinary file.
 
     Raises
@@ -116,7 +130,9 @@ def read_text(path: str | Path, what: str, *, largest_bytes: int = LARGEST_BYTES
         with opened(path) as file:
             raw = file.read(largest_bytes + 1)
     except (OSError, ValueError) as error:
-        raise refused((error.strerror or "") if isinstance(error, OSError) else "not a file name") from error
+        raise refused(
+            (error.strerror or "") if isinstance(error, OSError) else "not a file name"
+        ) from error
     if len(raw) > largest_bytes:
         raise refused(f"more than {largest_bytes >> 20} MiB")
     try:
@@ -125,7 +141,9 @@ def read_text(path: str | Path, what: str, *, largest_bytes: int = LARGEST_BYTES
         raise refused("not text in UTF-8") from None
 
 
-def read_table(path: str | Path, columns: Sequence[Column], what: str, *, largest_bytes: int = LARGEST_BYTES) -> Table:
+def read_table(
+    path: str | Path, columns: Sequence[Column], what: str, *, largest_bytes: int = LARGEST_BYTES
+) -> Table:
     """Read a table.
 
     Parameters
@@ -137,11 +155,15 @@ def read_table(path: str | Path, columns: Sequence[Column], what: str, *, larges
     ------
     UsageError, UnitError : see the module.
     """
-    return table_of(read_text(path, what, largest_bytes=largest_bytes), Path(path).name, columns, what)
+    return table_of(
+        read_text(path, what, largest_bytes=largest_bytes), Path(path).name, columns, what
+    )
 
 
 def table_of(text: str, name: str, columns: Sequence[Column], what: str) -> Table:
-    """Return the table in a text, with the name of the file that it comes from for errors; as `read_table`."""
+    """Return the table in a text, with the name of the file that it comes from for errors; as
+    `read_table`.
+    """
     return _Reading(name, {c.name: c for c in columns}, what).table(text)
 
 
@@ -164,41 +186,73 @@ class _Reading:
                 self._heading(cells)
                 continue
             if len(cells) != len(self.columns):
-                raise error_of("A063.line", where=self._where(cells[-1][0]), found=str(len(cells)), count=len(self.columns))
+                raise error_of(
+                    "A063.line",
+                    where=self._where(cells[-1][0]),
+                    found=str(len(cells)),
+                    count=len(self.columns),
+                )
             rows.append(
-                [self._value(self.by_name[n], u, place, cell) for n, u, (place, cell) in zip(self.columns, self.units, cells, strict=True)]
+                [
+                    self._value(self.by_name[n], u, place, cell)
+                    for n, u, (place, cell) in zip(self.columns, self.units, cells, strict=True)
+                ]
             )
             lines.append(self.line)
             places.append([place for place, _ in cells])
         if not self.columns:
             raise error_of("A062.empty", where=self.name, subject=self.what, columns=self._wanted())
         by_name = {n: [row[i] for row in rows] for i, n in enumerate(self.columns)}
-        numbers = {n: np.array(v, dtype=np.float64) for n, v in by_name.items() if self.by_name[n].unit}
+        numbers = {
+            n: np.array(v, dtype=np.float64) for n, v in by_name.items() if self.by_name[n].unit
+        }
         texts = {n: [str(x) for x in v] for n, v in by_name.items() if not self.by_name[n].unit}
         return Table(self.name, tuple(self.columns), numbers, texts, lines, places)
 
     def _wanted(self) -> str:
-        return ", ".join(c.name + ("" if c.needed else " (may be left out)") for c in self.by_name.values())
+        return ", ".join(
+            c.name + ("" if c.needed else " (may be left out)") for c in self.by_name.values()
+        )
 
     def _heading(self, cells: list[tuple[int, str]]) -> None:
         for place, cell in cells:
             match = _NAME.fullmatch(cell)
             unit = (match[2] or "").strip() if match else ""
-            name = " ".join(match[1].lower().replace("_", " ").split()) if match and len(unit) <= _LONGEST_UNIT else ""
+            name = (
+                " ".join(match[1].lower().replace("_", " ").split())
+                if match and len(unit) <= _LONGEST_UNIT
+                else ""
+            )
             column = next((n for n in self.by_name if n.lower() == name), None)
             if column is None or column in self.columns:
                 near = did_you_mean(name, list(self.by_name)) if column is None else ""
-                fix = f"{near}; columns are {self._wanted()}" if near else f"columns are {self._wanted()}"
+                fix = (
+                    f"{near}; columns are {self._wanted()}"
+                    if near
+                    else f"columns are {self._wanted()}"
+                )
                 raise (
-                    error_of("A062.twice", where=self._where(place), found=clipped(cell, 40), fix=fix)
+                    error_of(
+                        "A062.twice", where=self._where(place), found=clipped(cell, 40), fix=fix
+                    )
                     if column in self.columns
-                    else error_of("A062.key", where=self._where(place), found=clipped(cell, 40), fix=fix, subject=self.what)
+                    else error_of(
+                        "A062.key",
+                        where=self._where(place),
+                        found=clipped(cell, 40),
+                        fix=fix,
+                        subject=self.what,
+                    )
                 )
             self.columns.append(column)
             self.units.append(unit)
-        if missing := [c.name for c in self.by_name.values() if c.needed and c.name not in self.columns]:
+        if missing := [
+            c.name for c in self.by_name.values() if c.needed and c.name not in self.columns
+        ]:
             fix = f"add {', '.join(missing)}"
-            raise error_of("A062.missing", where=self._where(1), fix=fix, subject=self.what, missing=missing[0])
+            raise error_of(
+                "A062.missing", where=self._where(1), fix=fix, subject=self.what, missing=missing[0]
+            )
 
     def _value(self, column: Column, unit: str, place: int, cell: str) -> float | str:
         if not column.unit:
@@ -215,8 +269,19 @@ class _Reading:
             error.where = self._where(place)
             raise
         low = value <= column.least if column.above else value < column.least
-        if low or value > column.most or not math.isfinite(value) or (column.whole and value != round(value)):
-            raise error_of("A063.value", where=self._where(place), found=clipped(cell, 40), name=column.name, wanted=column.wanted)
+        if (
+            low
+            or value > column.most
+            or not math.isfinite(value)
+            or (column.whole and value != round(value))
+        ):
+            raise error_of(
+                "A063.value",
+                where=self._where(place),
+                found=clipped(cell, 40),
+                name=column.name,
+                wanted=column.wanted,
+            )
         return value
 
     def _where(self, column: int) -> str:
@@ -224,12 +289,16 @@ class _Reading:
 
 
 def _cells(line: str) -> list[tuple[int, str]]:
-    """Return the cells of a line, each with the column where it begins, counted from 1; a cell in quotes may have commas."""
+    """Return the cells of a line, each with the column where it begins, counted from 1; a cell in
+    quotes may have commas.
+    """
     out, start = [], 0
     while start <= len(line):
         match = _CELL.match(line, start)
         assert match is not None  # anything up to the next comma is a cell
         text = match[2] if match[1] is None else match[1].replace('""', '"')
-        out.append((start + 1 + len(match[0]) - len(match[0].lstrip()), text.strip().strip('"').strip()))
+        out.append(
+            (start + 1 + len(match[0]) - len(match[0].lstrip()), text.strip().strip('"').strip())
+        )
         start = match.end() + 1
     return out

@@ -14,7 +14,9 @@ Place = tuple[int, int]
 
 
 class NotToml(ValueError):
-    """The text is no TOML that can be read: why, and where (``:line:column`` to follow a file's name; empty where no place is to blame)."""
+    """The text is no TOML that can be read: why, and where (``:line:column`` to follow a file's
+    name; empty where no place is to blame).
+    """
 
     def __init__(self, why: str, place: Place | None = None) -> None:
         super().__init__(why)
@@ -23,7 +25,9 @@ class NotToml(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Line and column, both from 1, of every key and of every value, by the path of keys that leads there."""
+    """Line and column, both from 1, of every key and of every value, by the path of keys that leads
+    there.
+    """
 
     keys: dict[Path, Place]
     values: dict[Path, Place]
@@ -35,7 +39,9 @@ class Positions:
         return self.keys.get(path, (1, 1))
 
     def value(self, path: Path) -> Place:
-        """Return the position of the value, or of its key where the value is a table written with a header."""
+        """Return the position of the value, or of its key where the value is a table written with a
+        header.
+        """
         return self.values.get(path) or self.key(path)
 
 
@@ -63,7 +69,8 @@ class TomlReading:
 
     Attributes
     ----------
-    code : of its errors; the cases `toml` (with no fields) and `unknown` (with `keys`) belong to every kind of file.
+    code : of its errors; the cases `toml` (with no fields) and `unknown` (with `keys`) belong to
+        every kind of file.
     file : its name in errors.
     """
 
@@ -82,7 +89,9 @@ class TomlReading:
         for key in table:
             if key not in keys:
                 name, near = f"{self.code}.unknown", did_you_mean(key, keys)
-                raise self._flaw(name, (*path, key), found=key, fix=near or None, keys=", ".join(keys), **words)
+                raise self._flaw(
+                    name, (*path, key), found=key, fix=near or None, keys=", ".join(keys), **words
+                )
 
     def _located(self, path: Path, make: Callable[[], Made]) -> Made:
         """Call `make`; add file, line and column to an error that names no place."""
@@ -93,7 +102,9 @@ class TomlReading:
                 error.where = "{}:{}:{}".format(self.file, *self.positions.value(path))
             raise
 
-    def _flaw(self, name: str, path: Path, /, *, found: str = "", fix: str | None = None, **words: Any) -> TurnbuckleError:
+    def _flaw(
+        self, name: str, path: Path, /, *, found: str = "", fix: str | None = None, **words: Any
+    ) -> TurnbuckleError:
         """Build the error `name` with the position of a key, or with the file alone for no key."""
         where = "{}:{}:{}".format(self.file, *self.positions.key(path)) if path else self.file
         return error_of(name, where=where, found=clipped(found, 80), fix=fix, **words)

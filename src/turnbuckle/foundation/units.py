@@ -7,9 +7,10 @@
 >>> show(0.0032, "s")
 '3.2 ms'
 
-Inside Turnbuckle every quantity is SI (seconds, bytes, B/s, FLOP/s, W, Hz); the unit of a quantity is one of `UNITS`.
-Prefixes k, M, G, T, P, E are powers of 1000; Ki, Mi, Gi, Ti, Pi are powers of 1024 and belong to bytes only.
-``B`` is a byte and ``b`` a bit: ``"200 Gb/s"`` is accepted where bytes per second are wanted and is 25e9.
+Inside Turnbuckle every quantity is SI (seconds, bytes, B/s, FLOP/s, W, Hz); the unit of a quantity
+is one of `UNITS`. Prefixes k, M, G, T, P, E are powers of 1000; Ki, Mi, Gi, Ti, Pi are powers of
+1024 and belong to bytes only. ``B`` is a byte and ``b`` a bit: ``"200 Gb/s"`` is accepted where
+bytes per second are wanted and is 25e9.
 
 Errors (`turnbuckle.foundation.errors.UnitError`):
 
@@ -51,7 +52,18 @@ MANNERS: Final = ("local", "sent", "waits", "serial", "batched")
 EXAMPLES: Final[dict[str, str]] = {
     unit: example
     for unit, example in zip(
-        UNITS, ("2 us", "64 KiB", "25 GB/s", "9.7 TFLOP/s", "400 W", "1.4 GHz", "0.1 ns/B", '0.85" or "85 %'), strict=True
+        UNITS,
+        (
+            "2 us",
+            "64 KiB",
+            "25 GB/s",
+            "9.7 TFLOP/s",
+            "400 W",
+            "1.4 GHz",
+            "0.1 ns/B",
+            '0.85" or "85 %',
+        ),
+        strict=True,
     )
 }
 
@@ -59,14 +71,24 @@ _THOUSANDS: Final[tuple[str, ...]] = ("", "k", "M", "G", "T", "P", "E")
 _BINARY: Final[tuple[str, ...]] = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 _BELOW: Final[dict[str, str]] = {"p": "1e-12", "n": "1e-9", "u": "1e-6", "m": "1e-3"}
 
-_QUANTITY = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?)\s*(.*?)\s*", re.ASCII | re.DOTALL)
+_QUANTITY = re.compile(
+    r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?)\s*(.*?)\s*",
+    re.ASCII | re.DOTALL,
+)
 _LANES = re.compile(r"GT/s(?:\s*x\s*([0-9]{1,2}))?")
 _EXACT = Context(prec=60, traps=[])
 _LONGEST = 64
 #: Larger quantities are refused, in any unit: products of a few of them stay numbers.
 _LARGEST = 1e30
 #: Transfers a second and lane [GT/s] of PCI Express -> its generation and line code.
-_PCIE = {2.5: ("1", "8/10"), 5: ("2", "8/10"), 8: ("3", "128/130"), 16: ("4", "128/130"), 32: ("5", "128/130"), 64: ("6", "242/256")}
+_PCIE = {
+    2.5: ("1", "8/10"),
+    5: ("2", "8/10"),
+    8: ("3", "128/130"),
+    16: ("4", "128/130"),
+    32: ("5", "128/130"),
+    64: ("6", "242/256"),
+}
 
 
 @cache
@@ -84,7 +106,13 @@ def _spellings() -> dict[str, tuple[str, Decimal]]:
     out |= {"s": ("s", Decimal(1)), "s/B": ("s/B", Decimal(1)), "mW": ("W", Decimal("1e-3"))}
     for power, prefix in enumerate(_THOUSANDS):
         factor_1000 = Decimal(1000) ** power
-        for word, unit in (("FLOP/s", "FLOP/s"), ("Hz", "Hz"), ("W", "W"), ("B", "B"), ("B/s", "B/s")):
+        for word, unit in (
+            ("FLOP/s", "FLOP/s"),
+            ("Hz", "Hz"),
+            ("W", "W"),
+            ("B", "B"),
+            ("B/s", "B/s"),
+        ):
             out[prefix + word] = (unit, factor_1000)
         for word in ("b", "bit"):
             out[prefix + word] = ("B", factor_1000 / 8)
@@ -99,7 +127,9 @@ def _spellings() -> dict[str, tuple[str, Decimal]]:
 @cache
 def _slips() -> dict[str, str]:
     """Return what is meant by spellings of other places, such as ``GBps``."""
-    text = (Path(__file__).with_name("schema") / "errors" / "misspelt_units.csv").read_text(encoding="utf-8")
+    text = (Path(__file__).with_name("schema") / "errors" / "misspelt_units.csv").read_text(
+        encoding="utf-8"
+    )
     return {row["written"]: row["meant"] for row in csv.DictReader(text.splitlines())}
 
 
@@ -109,8 +139,8 @@ def parse(text: str, unit: str) -> float:
     Parameters
     ----------
     text : a number and its unit; the space between them may be left out.
-    unit : the SI unit wanted, one of `UNITS`, or `MANNER`, whose values are words.  For ``"1"`` the number may stand alone or carry
-        ``%`` or ``x``.
+    unit : the SI unit wanted, one of `UNITS`, or `MANNER`, whose values are words.  For ``"1"`` the
+        number may stand alone or carry ``%`` or ``x``.
 
     Returns
     -------
@@ -123,7 +153,9 @@ def parse(text: str, unit: str) -> float:
     if unit == MANNER:
         if text not in MANNERS:
             fix = did_you_mean(text, MANNERS) or None
-            raise error_of("U004.manner", found=f'"{clipped(text, 40)}"', fix=fix, manners=", ".join(MANNERS))
+            raise error_of(
+                "U004.manner", found=f'"{clipped(text, 40)}"', fix=fix, manners=", ".join(MANNERS)
+            )
         return float(MANNERS.index(text))
     if unit not in UNITS:
         raise ValueError(f"not a unit of Turnbuckle: {unit!r}")
@@ -132,14 +164,23 @@ def parse(text: str, unit: str) -> float:
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None or re.match(r"[,_'][0-9]", match[2]):
         wanted = "a plain number" if unit == "1" else f"a number with a unit of {UNITS[unit]}"
-        raise error_of("U004.comma" if match else "U004.word", found=quoted, fix=example, wanted=wanted)
+        raise error_of(
+            "U004.comma" if match else "U004.word", found=quoted, fix=example, wanted=wanted
+        )
     number, word = match[1], match[2].replace("µ", "u").replace("μ", "u")
     if not word and unit != "1":
         raise error_of("U001", found=quoted, fix=example, wanted=UNITS[unit])
     si, factor = (unit, Decimal(1)) if not word else _look_up(number, word, unit, quoted)
     if si != unit:
         fix = f"did you mean {number} {word}/s?" if (si, unit) == ("B", "B/s") else example
-        raise error_of("U003.dimension", found=quoted, fix=fix, word=word, dimension=UNITS[si], wanted=UNITS[unit])
+        raise error_of(
+            "U003.dimension",
+            found=quoted,
+            fix=fix,
+            word=word,
+            dimension=UNITS[si],
+            wanted=UNITS[unit],
+        )
     value = float(_EXACT.multiply(_EXACT.create_decimal(number), factor))
     if not abs(value) <= _LARGEST:
         raise error_of("U005", found=quoted, fix=example, wanted=UNITS[unit])
@@ -151,7 +192,14 @@ def seconds_of(text: str, option: str, example: str) -> float:
     try:
         return parse(text, "s")
     except UnitError as error:
-        raise UnitError(error.code, error.what, where=option, found=error.found, cause=error.cause, fix=f"{option} {example}") from None
+        raise UnitError(
+            error.code,
+            error.what,
+            where=option,
+            found=error.found,
+            cause=error.cause,
+            fix=f"{option} {example}",
+        ) from None
 
 
 def _look_up(number: str, word: str, unit: str, quoted: str) -> tuple[str, Decimal]:
@@ -169,7 +217,9 @@ def _look_up(number: str, word: str, unit: str, quoted: str) -> tuple[str, Decim
 
 
 def _respell(word: str, unit: str) -> str:
-    """Return the nearest spelling, first of the wanted dimension; an empty string if none is near."""
+    """Return the nearest spelling, first of the wanted dimension; an empty string if none is
+    near.
+    """
     wanted = [w for w, (si, _) in _spellings().items() if si == unit]
     same = [w for w in wanted if w.lower() == word.lower()]
     if same:
@@ -178,14 +228,19 @@ def _respell(word: str, unit: str) -> str:
 
 
 def _transfers(rate: float, lanes: str | None, unit: str) -> str:
-    """Return advice for a GT/s figure: the bandwidth that it means, lanes x rate x line code / 8."""
+    """Return advice for a GT/s figure: the bandwidth that it means, lanes x rate x line code /
+    8.
+    """
     if unit != "B/s" or rate not in _PCIE:
         return f'write for example "{EXAMPLES[unit]}"'
     generation, code = _PCIE[rate]
     payload, line = (float(n) for n in code.split("/"))
     width = int(lanes) if lanes and int(lanes) > 0 else 16
     each_way = width * rate * 1e9 * payload / line / 8
-    return f"{rate:g} GT/s x{width} PCIe {generation} is about {show(each_way, 'B/s')} each way: write that"
+    return (
+        f"{rate:g} GT/s x{width} PCIe {generation} is about {show(each_way, 'B/s')} each way: "
+        "write that"
+    )
 
 
 def show(value: float, unit: str, digits: int = 3) -> str:
@@ -199,8 +254,8 @@ def show(value: float, unit: str, digits: int = 3) -> str:
 
     Returns
     -------
-    For example ``"3.2 ms"``, ``"24.1 GB/s"``, ``"64 KiB"`` (bytes that are a round power of two) or ``"0.85"``.
-    `parse` reads it back to the digits shown.
+    For example ``"3.2 ms"``, ``"24.1 GB/s"``, ``"64 KiB"`` (bytes that are a round power of two) or
+    ``"0.85"``. `parse` reads it back to the digits shown.
     """
     if unit == MANNER:
         return MANNERS[int(value)]
@@ -238,7 +293,9 @@ def _binary(value: float, digits: int) -> str:
 
 
 def _digits(value: float, digits: int) -> str:
-    """Return `value` with `digits` significant digits, without exponent where that stays short, without trailing zeros."""
+    """Return `value` with `digits` significant digits, without exponent where that stays short,
+    without trailing zeros.
+    """
     if not math.isfinite(value):
         return f"{value:g}"
     rounded = float(f"{value:.{max(digits, 1) - 1}e}")

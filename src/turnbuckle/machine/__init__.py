@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from .catalog import all_machines, load, names
-from .machine import SOURCE, Change, Coupling, Fact, InstructionSet, Machine, Nature, Pair, Parameter, schema
+from .machine import (
+    SOURCE,
+    Change,
+    Coupling,
+    Fact,
+    InstructionSet,
+    Machine,
+    Nature,
+    Pair,
+    Parameter,
+    schema,
+)
 from .parameter_names import ParameterName
 from .recognition.device_names import device_words
 from .recognition.recognise import Device, Recognised, fastest_link, machine_of, recognise

@@ -43,16 +43,23 @@ def folder() -> Path:
 
 @cache
 def _places() -> Mapping[str, Path]:
-    """Return the files by machine name: of the catalogue, and of the folders that third-party packages add (`turnbuckle.machines`).
+    """Return the files by machine name: of the catalogue, and of the folders that third-party
+    packages add (`turnbuckle.machines`).
 
     A third party's machine does not replace a machine of the catalogue with the same name.
     """
-    foreign = {name: path for entry in registry.entries("machines").values() for name, path in _foreign(entry).items()}
+    foreign = {
+        name: path
+        for entry in registry.entries("machines").values()
+        for name, path in _foreign(entry).items()
+    }
     return foreign | {path.stem: path for path in sorted(folder().glob("*.toml"))}
 
 
 def _foreign(entry: registry.Entry) -> dict[str, Path]:
-    """Return the files by machine name that a package adds; none where its folder or one of its files cannot be read."""
+    """Return the files by machine name that a package adds; none where its folder or one of its
+    files cannot be read.
+    """
     try:
         return entry.call(lambda: _files(entry))
     except TurnbuckleError as error:
@@ -77,17 +84,19 @@ def names() -> tuple[str, ...]:
 
 
 def load(name_or_path: str | Machine) -> Machine:
-    """Return a machine of the catalogue by name, or any machine by the path of its TOML file; one made in Python as it is.
+    """Return a machine of the catalogue by name, or any machine by the path of its TOML file; one
+    made in Python as it is.
 
-    A name may be in any case, an alias, the name of a device, or its begin where that leaves one machine (`called`).
+    A name may be in any case, an alias, the name of a device, or its begin where that leaves one
+    machine (`called`).
 
-    A text with a path separator or the ending ``.toml`` is a path.  The bases of the machine are read as well, so the
-    result is either complete or relative to the source machine of the profile.
+    A text with a path separator or the ending ``.toml`` is a path.  The bases of the machine are
+    read as well, so the result is either complete or relative to the source machine of the profile.
 
     Raises
     ------
-    MachineError : M001 (with the nearest name), M030 (with those it may mean), M012, M013, M021, or what `turnbuckle.machine.load.read`
-        raises.
+    MachineError : M001 (with the nearest name), M030 (with those it may mean), M012, M013, M021, or
+        what `turnbuckle.machine.load.read` raises.
     UsageError : A426 where several are named.
     """
     if isinstance(name_or_path, Machine):
@@ -96,7 +105,9 @@ def load(name_or_path: str | Machine) -> Machine:
 
 
 def unchecked(name_or_path: str) -> Machine:
-    """Return the same machine whatever its numbers are, so that `turnbuckle machines check` can tell all that is wrong with them."""
+    """Return the same machine whatever its numbers are, so that `turnbuckle machines check` can
+    tell all that is wrong with them.
+    """
     if _is_path(name_or_path):
         return _chained(Path(name_or_path), name_or_path, ())
     return _named(name_or_path)
@@ -113,7 +124,13 @@ def _named(name: str) -> Machine:
     if len(meant) == 1:
         machine = _named(meant[0])
         same = meant[0] == name.casefold()
-        return machine if same else replace(machine, title=f"{machine.title} ({machine.name}, asked as {clipped(name)})")
+        return (
+            machine
+            if same
+            else replace(
+                machine, title=f"{machine.title} ({machine.name}, asked as {clipped(name)})"
+            )
+        )
     if meant:
         raise error_of("M030", fix=f"one of {', '.join(meant)}", name=clipped(name))
     refuse_several(name, "machine")
@@ -124,7 +141,8 @@ def _named(name: str) -> Machine:
 
 
 def called(text: str) -> tuple[str, ...]:
-    """Return the machines that people mean by a text: in any case, by an alias or a device's name, or by the begin of a name.
+    """Return the machines that people mean by a text: in any case, by an alias or a device's name,
+    or by the begin of a name.
 
     Several where the text leaves open which one: ``mi300`` is an APU and a card.
     """
@@ -147,7 +165,8 @@ def _spelled(word: str) -> str:
 
 
 def _begins(word: str, name: str) -> bool:
-    """Return whether a text is a machine's name up to a hyphen, or up to the letter of a chip's variant.
+    """Return whether a text is a machine's name up to a hyphen, or up to the letter of a chip's
+    variant.
 
     >>> _begins("b200", "b200-hgx"), _begins("mi300", "mi300a"), _begins("b20", "b200-hgx"), _begins("nvlink-c2", "nvlink-c2c")
     (True, True, False, False)
@@ -161,18 +180,26 @@ def _begins(word: str, name: str) -> bool:
 @cache
 def _aliases() -> Mapping[str, str]:
     """Return the machines by the short names that their files claim."""
-    return {alias: name for name, path in _places().items() for alias in texts_of_head(path, f"{name}.toml", "alias")}
+    return {
+        alias: name
+        for name, path in _places().items()
+        for alias in texts_of_head(path, f"{name}.toml", "alias")
+    }
 
 
 def claimed(device: str) -> str:
-    """Return the name of the machine that claims a device's name, written with blanks or without; empty where none does."""
+    """Return the name of the machine that claims a device's name, written with blanks or without;
+    empty where none does.
+    """
     by_words, by_letters = _claims()
     return by_words.get(device_words(device), "") or by_letters.get(squeezed(device), "")
 
 
 @cache
 def _claims() -> tuple[Mapping[tuple[str, ...], str], Mapping[str, str]]:
-    """Return the machines by the words and by the letters of their devices' names; a name that two claim identifies neither."""
+    """Return the machines by the words and by the letters of their devices' names; a name that two
+    claim identifies neither.
+    """
     by_words: dict[tuple[str, ...], set[str]] = {}
     by_letters: dict[str, set[str]] = {}
     for name, path in _places().items():
@@ -207,10 +234,16 @@ def _chained(path: Path, called: str, above: tuple[Path, ...]) -> Machine:
 
 
 def _of_family(machine: Machine) -> Machine:
-    """Return a machine that states no rate of its GPU with those of its family, and with the link of its chip where it states none."""
+    """Return a machine that states no rate of its GPU with those of its family, and with the link
+    of its chip where it states none.
+    """
     family = families()[machine.family]
     units, clock = machine.get("gpu.multiprocessors"), machine.get("gpu.clock")
-    rates = {} if units is None or clock is None else family.parameters(units, clock, " ".join((*machine.recognise, machine.title)))
+    rates = (
+        {}
+        if units is None or clock is None
+        else family.parameters(units, clock, " ".join((*machine.recognise, machine.title)))
+    )
     stated = {**rates, **link_of(family.link), **machine.parameters}
     return replace(machine, parameters={n: stated[n] for n in schema() if n in stated})
 
@@ -224,24 +257,40 @@ def hosts() -> Mapping[str, Path]:
 
 @cache
 def host_of(processor: str) -> Machine | None:
-    """Return the host whose processors have such a name, as a profiler writes it; None where no entry is of that processor.
+    """Return the host whose processors have such a name, as a profiler writes it; None where no
+    entry is of that processor.
 
     Of several, the one that says most of the name.
     """
     entries = [read(path, f"hosts/{name}.toml") for name, path in hosts().items()]
-    found = [(pattern.count("?"), host) for host in entries for pattern in host.recognise if fnmatchcase(processor, f"*{pattern}*")]
+    found = [
+        (pattern.count("?"), host)
+        for host in entries
+        for pattern in host.recognise
+        if fnmatchcase(processor, f"*{pattern}*")
+    ]
     return min(found, key=lambda each: each[0])[1] if found else None
 
 
 def _host(name: str, path: Path, called: str) -> Machine:
-    """Return the host that a file names: a list of changes to any machine, all of the host alone."""
+    """Return the host that a file names: a list of changes to any machine, all of the host
+    alone.
+    """
     if _is_path(name):
         host = read(path.parent / name, str(Path(called).parent / name))
     elif name in hosts():
         host = read(hosts()[name], f"hosts/{name}.toml")
     else:
-        raise error_of("M035", where=called, fix=did_you_mean(name, hosts()) or None, host=clipped(name), hosts=", ".join(hosts()))
-    if host.base != SOURCE or not all(change.parameter.startswith("host.") for change in host.changes):
+        raise error_of(
+            "M035",
+            where=called,
+            fix=did_you_mean(name, hosts()) or None,
+            host=clipped(name),
+            hosts=", ".join(hosts()),
+        )
+    if host.base != SOURCE or not all(
+        change.parameter.startswith("host.") for change in host.changes
+    ):
         raise error_of("M036", where=called, host=clipped(name))
     return host
 
@@ -254,7 +303,12 @@ def _below(name: str, path: Path, called: str, above: tuple[Path, ...], resolved
     if _is_path(name):
         return _chained(path.parent / name, str(Path(called).parent / name), (*above, resolved))
     if name not in names():
-        raise error_of("M013.base", where=called, fix=did_you_mean(name, ["source", *names()]) or None, base=clipped(name))
+        raise error_of(
+            "M013.base",
+            where=called,
+            fix=did_you_mean(name, ["source", *names()]) or None,
+            base=clipped(name),
+        )
     return _chained(_places()[name], f"{name}.toml", (*above, resolved))
 
 
@@ -265,11 +319,15 @@ def all_machines() -> list[Machine]:
 
 @cache
 def link_of(name: str) -> dict[ParameterName, Parameter]:
-    """Return what a machine of the catalogue states of the link to the host, such as ``pcie4-x16``; nothing for an empty name."""
+    """Return what a machine of the catalogue states of the link to the host, such as ``pcie4-x16``;
+    nothing for an empty name.
+    """
     if not name:
         return {}
     machine = _named(name)
-    stated = {change.parameter: change.set for change in machine.changes if change.set is not None} or machine.parameters
+    stated = {
+        change.parameter: change.set for change in machine.changes if change.set is not None
+    } or machine.parameters
     ways = tuple(f"link.{way}." for way in HOST_WAYS)
     return {parameter: value for parameter, value in stated.items() if parameter.startswith(ways)}
 

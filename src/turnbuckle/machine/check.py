@@ -1,7 +1,8 @@
 """Plausibility of machines, which `turnbuckle machines check` tests for every file.
 
-Loading already refuses malformed files.  This module finds well-formed numbers that cannot be meant: a latency of a minute, a link wider
-than the memory behind it, a guess that claims to be exact.
+Loading already refuses malformed files.  This module finds well-formed numbers that cannot be
+meant: a latency of a minute, a link wider than the memory behind it, a guess that claims to be
+exact.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _ORDERED: Final[tuple[tuple[ParameterName, ParameterName], ...]] = (
     ("gpu.shared_memory_block", "gpu.shared_memory"),
     ("link.h2d.bandwidth", "gpu.memory_bandwidth"),
 )
-#: Half the bits are at most twice the rate; vendors print rates with sparsity, twice as high again, beside dense ones.
+#: Half the bits are at most twice the rate; vendors print rates with sparsity, twice as high again,
+#: beside dense ones.
 _HALVED: Final[tuple[tuple[ParameterName, ParameterName], ...]] = (
     ("gpu.fp16_matrix", "gpu.tf32_matrix"),
     ("gpu.fp8_matrix", "gpu.fp16_matrix"),
@@ -37,7 +39,9 @@ _HALVED: Final[tuple[tuple[ParameterName, ParameterName], ...]] = (
 
 
 class Remark(NamedTuple):
-    """One doubt about one parameter; an ``error`` makes the machine useless, a ``warning`` asks for a second look."""
+    """One doubt about one parameter; an ``error`` makes the machine useless, a ``warning`` asks for
+    a second look.
+    """
 
     severity: Severity
     parameter: str
@@ -51,16 +55,25 @@ def check(machine: Machine) -> list[Remark]:
 
 
 def believed(machine: Machine) -> Machine:
-    """Return a machine without errors.  Raises M021 for the first of its numbers that cannot be meant."""
+    """Return a machine without errors.  Raises M021 for the first of its numbers that cannot be
+    meant.
+    """
     errors = [remark for remark in check(machine) if remark.severity == "error"]
     if errors:
         first = errors[0]
-        raise error_of("M021", where=machine.file, found=f"{first.parameter}: {first.message}", count=len(errors))
+        raise error_of(
+            "M021",
+            where=machine.file,
+            found=f"{first.parameter}: {first.message}",
+            count=len(errors),
+        )
     return machine
 
 
 def plausible(name: ParameterName, value: float, source: str) -> Parameter:
-    """Return a number of a machine that the user states without error.  Raises M021 where it cannot be meant."""
+    """Return a number of a machine that the user states without error.  Raises M021 where it cannot
+    be meant.
+    """
     parameter = Parameter(value, 0.0, schema()[name].unit, "assumption", source)
     for remark in _value(name, parameter):
         if remark.severity == "error":
@@ -81,7 +94,11 @@ def _values(machine: Machine) -> Iterator[Remark]:
             most = 1e4 if word == "scale" else schema()[change.parameter].maximum
             least = 1e-4 if word == "scale" else 0.0
             if not least < part.value <= most:
-                yield Remark("error", change.parameter, f"{word} of {show(part.value, part.unit)} is not plausible")
+                yield Remark(
+                    "error",
+                    change.parameter,
+                    f"{word} of {show(part.value, part.unit)} is not plausible",
+                )
 
 
 def _value(name: ParameterName, parameter: Parameter) -> Iterator[Remark]:
@@ -102,8 +119,13 @@ def _origin(name: str, parameter: Parameter) -> Iterator[Remark]:
         yield Remark("error", name, "has no source")
     if parameter.nature == "measured" and parameter.error == 0 and parameter.unit != MANNER:
         yield Remark("warning", name, "is measured, yet claims no error")
-    if parameter.nature != "assumption" and UNVERIFIED in f"{parameter.source} {parameter.note}".lower():
-        yield Remark("warning", name, "is general knowledge: call it an assumption until a source is found")
+    if (
+        parameter.nature != "assumption"
+        and UNVERIFIED in f"{parameter.source} {parameter.note}".lower()
+    ):
+        yield Remark(
+            "warning", name, "is general knowledge: call it an assumption until a source is found"
+        )
 
 
 def _consistency(machine: Machine) -> Iterator[Remark]:
@@ -116,12 +138,18 @@ def _consistency(machine: Machine) -> Iterator[Remark]:
         if narrow in value and wide in value and value[narrow] > 2.1 * value[wide]:
             yield Remark("warning", narrow, f"is more than twice {wide}: a rate with sparsity?")
     for direction in HOST_WAYS:
-        alone, both = value.get(link_parameter(direction, "efficiency")), value.get("link.both.efficiency")
+        alone, both = (
+            value.get(link_parameter(direction, "efficiency")),
+            value.get("link.both.efficiency"),
+        )
         if alone is not None and both is not None and both > 1.001 * alone:
             yield Remark(
                 "warning",
                 "link.both.efficiency",
-                f"is larger than link.{direction}.efficiency: more with both directions busy than with one",
+                (
+                    f"is larger than link.{direction}.efficiency: more with both directions busy "
+                    "than with one"
+                ),
             )
     linked = [n for n in value if n.startswith(("link.h2d.", "link.d2h."))]
     if machine.copies_vanish and linked:
@@ -131,4 +159,8 @@ def _consistency(machine: Machine) -> Iterator[Remark]:
     if not machine.relative and not machine.copies_vanish:
         for direction in HOST_WAYS:
             if link_parameter(direction, "bandwidth") not in value:
-                yield Remark("warning", link_parameter(direction, "bandwidth"), "is missing: copies on this machine cannot be priced")
+                yield Remark(
+                    "warning",
+                    link_parameter(direction, "bandwidth"),
+                    "is missing: copies on this machine cannot be priced",
+                )

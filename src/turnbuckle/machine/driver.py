@@ -1,4 +1,6 @@
-"""CUDA driver of this machine, and number of its devices, queried in a separate process that ends with the answer."""
+"""CUDA driver of this machine, and number of its devices, queried in a separate process that ends
+with the answer.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,15 @@ def present() -> Driver:
     env = {name: value for name, value in os.environ.items() if name != INJECTION}
     try:
         words = [sys.executable, "-I", "-c", _ASK]
-        done = subprocess.run(words, env=env, capture_output=True, text=True, errors="replace", timeout=_LIMIT_SECONDS, check=False)
+        done = subprocess.run(
+            words,
+            env=env,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT_SECONDS,
+            check=False,
+        )
         output, code = done.stdout, done.returncode
     except subprocess.TimeoutExpired:
         output, code = "", None
@@ -70,7 +80,15 @@ def present() -> Driver:
     if result == 0 and devices > 0:
         return Driver(version, devices)
     if match:
-        why = f"cuInit says {result}: {_RESULTS.get(result, 'see the CUDA driver manual')}" if result else "the driver sees no device"
+        why = (
+            f"cuInit says {result}: {_RESULTS.get(result, 'see the CUDA driver manual')}"
+            if result
+            else "the driver sees no device"
+        )
     else:
-        why = "cuInit does not return" if code is None else f"cuInit ended the process that called it ({code})"
+        why = (
+            "cuInit does not return"
+            if code is None
+            else f"cuInit ended the process that called it ({code})"
+        )
     raise error_of("A181", found=why)

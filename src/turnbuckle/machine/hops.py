@@ -1,6 +1,7 @@
 """One-way latencies of well-known links and of the catalogue's distances.
 
-The table is ``machine/hops.csv``.  Where it names a machine, the number is that machine's ``slack.link``.
+The table is ``machine/hops.csv``.  Where it names a machine, the number is that machine's
+``slack.link``.
 """
 
 from __future__ import annotations
@@ -36,14 +37,19 @@ class Hop:
 @cache
 def hops() -> tuple[Hop, ...]:
     """Return all classes, nearest first."""
-    classes = [Hop(r["hop"], _one_way(r["one_way_s"], r["source"]), r["what"], r["source"]) for r in table_rows("machine/hops.csv")]
+    classes = [
+        Hop(r["hop"], _one_way(r["one_way_s"], r["source"]), r["what"], r["source"])
+        for r in table_rows("machine/hops.csv")
+    ]
     return tuple(sorted(classes, key=lambda h: h.one_way))
 
 
 def _one_way(written: str, source: str) -> float:
     if written:
         return float(written)
-    (change,) = (c for c in load(source.removeprefix("machine ")).changes if c.parameter == "slack.link")
+    (change,) = (
+        c for c in load(source.removeprefix("machine ")).changes if c.parameter == "slack.link"
+    )
     assert change.set is not None
     return change.set.value
 

@@ -14,9 +14,9 @@ A machine file names a machine and gives its parameters, each with value, error,
     nature = "spec"
     source = "PCI Express 5.0, 16 lanes"
 
-With ``base = "source"`` (or a machine of the catalogue, or another file) it describes changes: parameters given as above
-replace those of the base, and ``[change.PARAMETER]`` holds `scale`, `add`, `limit`
-(at most) and `assume` (where the base does not know).
+With ``base = "source"`` (or a machine of the catalogue, or another file) it describes changes:
+parameters given as above replace those of the base, and ``[change.PARAMETER]`` holds `scale`,
+`add`, `limit` (at most) and `assume` (where the base does not know).
 
 Errors (`turnbuckle.foundation.errors.MachineError`), each with ``file:line:column``:
 
@@ -38,7 +38,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from turnbuckle.foundation.errors import MachineError, TurnbuckleError, UnitError, clipped, did_you_mean, error_of, texts_of
+from turnbuckle.foundation.errors import (
+    MachineError,
+    TurnbuckleError,
+    UnitError,
+    clipped,
+    did_you_mean,
+    error_of,
+    texts_of,
+)
 from turnbuckle.foundation.files import opened
 from turnbuckle.foundation.toml_text import NotToml, Positions, parsed
 from turnbuckle.foundation.toml_text import Path as Keys
@@ -69,7 +77,18 @@ LIMIT_BYTES = 1_000_000
 _MOST_FLAWS = 50
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 _HEAD = (
-    *("name", "title", "summary", "year", "coupling", "base", "chip", "family", "alias", "recognise"),
+    *(
+        "name",
+        "title",
+        "summary",
+        "year",
+        "coupling",
+        "base",
+        "chip",
+        "family",
+        "alias",
+        "recognise",
+    ),
     *("copies_vanish", "instruction_set", "host"),
 )
 _PARTS = ("value", "error", "nature", "source", "note", "common")
@@ -85,7 +104,10 @@ class InvalidMachine(MachineError):
 
     def lines(self) -> list[str]:
         """Return every flaw in full, then the number of flaws."""
-        return [line for p in self.problems for line in p.lines()] + [f"error[{self.code}]: {self.what}", f"  --> {self.where}"]
+        return [line for p in self.problems for line in p.lines()] + [
+            f"error[{self.code}]: {self.what}",
+            f"  --> {self.where}",
+        ]
 
 
 def read(path: Path, called: str | None = None) -> Machine:
@@ -102,12 +124,17 @@ def read(path: Path, called: str | None = None) -> Machine:
     """
     machine, problems = examine(path, called)
     if machine is None:
-        raise problems[0] if len(problems) == 1 else InvalidMachine(called or str(path), tuple(problems))
+        raise (
+            problems[0]
+            if len(problems) == 1
+            else InvalidMachine(called or str(path), tuple(problems))
+        )
     return machine
 
 
 def texts_of_head(path: Path, called: str, key: str) -> tuple[str, ...]:
-    """Return a list of texts of a machine file's head, without its numbers: what else is wrong with it is told when it is loaded.
+    """Return a list of texts of a machine file's head, without its numbers: what else is wrong with
+    it is told when it is loaded.
 
     Raises
     ------
@@ -120,7 +147,9 @@ def texts_of_head(path: Path, called: str, key: str) -> tuple[str, ...]:
 
 
 def examine(path: Path, called: str | None = None) -> tuple[Machine | None, list[TurnbuckleError]]:
-    """Return the machine, or None and every flaw of its file in the order of the file.  Raises nothing."""
+    """Return the machine, or None and every flaw of its file in the order of the file.  Raises
+    nothing.
+    """
     file = called or str(path)
     try:
         raw = _bytes(path, file)
@@ -145,7 +174,9 @@ def _bytes(path: Path, file: str) -> bytes:
     except FileNotFoundError:
         raise error_of("M002.missing", where=file) from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a usable path"
+        reason = (
+            error.strerror if isinstance(error, OSError) and error.strerror else "not a usable path"
+        )
         raise error_of("M002.unreadable", where=file, cause=reason.lower()) from error
     if len(raw) > LIMIT_BYTES:
         raise error_of("M003.large", where=file)
@@ -159,7 +190,11 @@ def _document(raw: bytes, file: str) -> tuple[dict[str, Any], Positions]:
         line = raw.count(b"\n", 0, error.start) + 1
         raise error_of("M003.text", where=f"{file}:{line}:1") from None
     except NotToml as flaw:
-        raise error_of("M004.quotes" if "quote" in flaw.why else "M004.toml", where=file + (flaw.at or ":1:1"), found=flaw.why) from None
+        raise error_of(
+            "M004.quotes" if "quote" in flaw.why else "M004.toml",
+            where=file + (flaw.at or ":1:1"),
+            found=flaw.why,
+        ) from None
 
 
 def _plain(value: object) -> str:
@@ -190,16 +225,34 @@ class _Reader:
         base = self._text(head, "base", required=False)
         coupling = self._word(("machine", "coupling"), head, "coupling", COUPLINGS)
         year = head.get("year", 0)
-        if not isinstance(year, int) or isinstance(year, bool) or not (year == 0 or 1990 <= year <= 2100):
+        if (
+            not isinstance(year, int)
+            or isinstance(year, bool)
+            or not (year == 0 or 1990 <= year <= 2100)
+        ):
             self._flaw("M008.year", ("machine", "year"), found=_plain(year), value=True)
-        shared = self._fact(("machine", "copies_vanish"), head["copies_vanish"]) if "copies_vanish" in head else None
-        instructions = (
-            self._word(("machine", "instruction_set"), head, "instruction_set", INSTRUCTION_SETS) if "instruction_set" in head else ""
+        shared = (
+            self._fact(("machine", "copies_vanish"), head["copies_vanish"])
+            if "copies_vanish" in head
+            else None
         )
-        family = self._word(("machine", "family"), head, "family", tuple(families())) if "family" in head else ""
+        instructions = (
+            self._word(("machine", "instruction_set"), head, "instruction_set", INSTRUCTION_SETS)
+            if "instruction_set" in head
+            else ""
+        )
+        family = (
+            self._word(("machine", "family"), head, "family", tuple(families()))
+            if "family" in head
+            else ""
+        )
         self._texts(("machine", "alias"), head.get("alias", []))
         recognise = self._texts(("machine", "recognise"), head.get("recognise", []))
-        given = dict(self._parameters((), {k: v for k, v in self.document.items() if k not in ("machine", "change")}))
+        given = dict(
+            self._parameters(
+                (), {k: v for k, v in self.document.items() if k not in ("machine", "change")}
+            )
+        )
         changes = self._changes(given, base)
         if self.problems:
             return None
@@ -239,7 +292,9 @@ class _Reader:
         return text or ""
 
     def _texts(self, path: Keys, value: object) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(isinstance(v, str) and v.strip() and v.isprintable() for v in value):
+        if not isinstance(value, list) or not all(
+            isinstance(v, str) and v.strip() and v.isprintable() for v in value
+        ):
             self._flaw("M008.list", path, found=_plain(value), value=True, key=path[-1])
             return ()
         return tuple(value)
@@ -251,13 +306,17 @@ class _Reader:
         parts = self._table(path, value, ("value", "nature", "source", "note")) or {}
         truth = parts.get("value")
         if not isinstance(truth, bool):
-            self._flaw("M008.truth", (*path, "value"), found=_plain(truth), value=True, key=path[-1])
+            self._flaw(
+                "M008.truth", (*path, "value"), found=_plain(truth), value=True, key=path[-1]
+            )
         nature, source, note = self._origin(path, parts)
         return Fact(bool(truth), nature, source, note)
 
     # parameters and changes
 
-    def _parameters(self, path: Keys, table: dict[str, Any]) -> Iterable[tuple[ParameterName, Parameter]]:
+    def _parameters(
+        self, path: Keys, table: dict[str, Any]
+    ) -> Iterable[tuple[ParameterName, Parameter]]:
         """Read the tables down to the names of the schema."""
         for key, value in table.items():
             place = (*path, key)
@@ -284,7 +343,9 @@ class _Reader:
         names = [n for n in schema() if n in given or n in changes]
         return tuple(Change(n, set=given.get(n), **changes.get(n, {})) for n in names)
 
-    def _change_tables(self, path: Keys, table: dict[str, Any]) -> Iterable[tuple[ParameterName, dict[str, Parameter]]]:
+    def _change_tables(
+        self, path: Keys, table: dict[str, Any]
+    ) -> Iterable[tuple[ParameterName, dict[str, Parameter]]]:
         for key, value in table.items():
             place = (*path, key)
             dotted = ".".join(place[1:])
@@ -296,7 +357,13 @@ class _Reader:
                 if not value:
                     self._flaw("M015", place, dotted=dotted)
                 read = {
-                    word: self._parameter((*place, word), part, "1" if word == "scale" else meaning.unit, f"{word} of {dotted}", None)
+                    word: self._parameter(
+                        (*place, word),
+                        part,
+                        "1" if word == "scale" else meaning.unit,
+                        f"{word} of {dotted}",
+                        None,
+                    )
                     for word, part in parts.items()
                 }
                 yield name, {word: part for word, part in read.items() if part is not None}
@@ -305,7 +372,9 @@ class _Reader:
             else:
                 self._unknown(place, after=1)
 
-    def _parameter(self, path: Keys, value: object, unit: str, name: str, meaning: Meaning | None) -> Parameter | None:
+    def _parameter(
+        self, path: Keys, value: object, unit: str, name: str, meaning: Meaning | None
+    ) -> Parameter | None:
         if not isinstance(value, dict):
             self._flaw("M007.bare", path, found=_plain(value), name=name, key=path[-1])
             return None
@@ -317,22 +386,41 @@ class _Reader:
         if "error" in parts:
             error = self._quantity(path, parts, "error", "1", f"the error of {name}")
             if not 0 <= error <= 3:
-                self._flaw("M010.error", (*path, "error"), found=_plain(parts["error"]), value=True, name=name)
+                self._flaw(
+                    "M010.error",
+                    (*path, "error"),
+                    found=_plain(parts["error"]),
+                    value=True,
+                    name=name,
+                )
         elif nature != "spec" and unit != MANNER and len(self.problems) == before:
             self._flaw("M006.error", path, name=name, nature=nature)
         if "value" in parts and len(self.problems) == before:
             self._in_range(path, number, parts["value"], name, meaning)
         common = self._string(path, parts, "common") or ""
-        return Parameter(number, error, unit, nature, source, note, common) if len(self.problems) == before else None
+        return (
+            Parameter(number, error, unit, nature, source, note, common)
+            if len(self.problems) == before
+            else None
+        )
 
-    def _in_range(self, path: Keys, number: float, written: object, name: str, meaning: Meaning | None) -> None:
+    def _in_range(
+        self, path: Keys, number: float, written: object, name: str, meaning: Meaning | None
+    ) -> None:
         if meaning is None or meaning.minimum > 0:
             allowed = number > 0
             must = "must be above 0"
         else:
             allowed, must = number >= 0, "must not be negative"
         if not allowed:
-            self._flaw("M010.range", (*path, "value"), found=_plain(written), value=True, name=name, must=must)
+            self._flaw(
+                "M010.range",
+                (*path, "value"),
+                found=_plain(written),
+                value=True,
+                name=name,
+                must=must,
+            )
         elif name.endswith(".efficiency") and meaning is not None and number > 1:
             self._flaw("M010.share", (*path, "value"), found=_plain(written), value=True, name=name)
 
@@ -349,7 +437,16 @@ class _Reader:
         try:
             return parse(value, unit)
         except UnitError as error:
-            self._flaw("M009", (*path, key), found=error.found, value=True, cause=error.cause, fix=error.fix, name=name, problem=error.what)
+            self._flaw(
+                "M009",
+                (*path, key),
+                found=error.found,
+                value=True,
+                cause=error.cause,
+                fix=error.fix,
+                name=name,
+                problem=error.what,
+            )
             return 1.0
 
     def _origin(self, path: Keys, parts: dict[str, Any], name: str = "") -> tuple[Nature, str, str]:
@@ -374,7 +471,10 @@ class _Reader:
             if key not in allowed:
                 fix = did_you_mean(key, allowed) or f"one of {', '.join(allowed)}"
                 if path[0] == "change" and key in ("set", "value"):
-                    fix = f"to replace the parameter write [{'.'.join(path[1:])}] with value, nature and source"
+                    fix = (
+                        f"to replace the parameter write [{'.'.join(path[1:])}] with value, "
+                        "nature and source"
+                    )
                 self._flaw("M005.key", (*path, key), fix=fix, key=_plain(key))
         return {k: v for k, v in value.items() if k in allowed}
 
@@ -392,17 +492,33 @@ class _Reader:
     def _word(self, path: Keys, parts: dict[str, Any], key: str, allowed: tuple[str, ...]) -> str:
         value = parts.get(key)
         if value is None:
-            self._flaw("M006.word", path[:-1], path=".".join(path[:-1]), key=key, allowed=", ".join(allowed))
+            self._flaw(
+                "M006.word",
+                path[:-1],
+                path=".".join(path[:-1]),
+                key=key,
+                allowed=", ".join(allowed),
+            )
         elif value not in allowed:
             fix = did_you_mean(value, allowed) if isinstance(value, str) else ""
-            self._flaw("M011", path, value=True, fix=fix or None, key=key, word=_plain(value), allowed=", ".join(allowed))
+            self._flaw(
+                "M011",
+                path,
+                value=True,
+                fix=fix or None,
+                key=key,
+                word=_plain(value),
+                allowed=", ".join(allowed),
+            )
         return value if value in allowed else allowed[0]
 
     def _unknown(self, path: Keys, after: int = 0) -> None:
         dotted = ".".join(path[after:])
         near = did_you_mean(dotted, schema())
         if not near and not after:
-            near = did_you_mean(path[0], ["machine", "change", *{n.split(".")[0] for n in schema()}])
+            near = did_you_mean(
+                path[0], ["machine", "change", *{n.split(".")[0] for n in schema()}]
+            )
         self._flaw("M005.parameter", path, fix=near or None, dotted=_plain(dotted))
 
     def _flaw(
@@ -419,6 +535,8 @@ class _Reader:
     ) -> None:
         place = self.positions.value(path) if value else self.positions.key(path)
         where = f"{self.file}:{place[0]}:{place[1]}"
-        self.problems.append((place, error_of(name, where=where, found=found, cause=cause, fix=fix, **words)))
+        self.problems.append(
+            (place, error_of(name, where=where, found=found, cause=cause, fix=fix, **words))
+        )
         if len(self.problems) >= _MOST_FLAWS:
             raise _Enough

@@ -1,7 +1,9 @@
-"""Machines: named parameters, each with value, error, unit, nature and source; or a set of changes to another machine.
+"""Machines: named parameters, each with value, error, unit, nature and source; or a set of changes
+to another machine.
 
-Only ``schema/machine.csv`` lists the parameters, their units and their meanings.  A machine is either complete (``base == ""``) or
-*relative* (``base == "source"``): a list of changes to the machine of the recording.  `Machine.resolved` makes a relative machine complete.
+Only ``schema/machine.csv`` lists the parameters, their units and their meanings.  A machine is
+either complete (``base == ""``) or *relative* (``base == "source"``): a list of changes to the
+machine of the recording.  `Machine.resolved` makes a relative machine complete.
 """
 
 from __future__ import annotations
@@ -69,10 +71,12 @@ class Parameter:
     value : value in `unit`, SI.
     error : relative standard deviation of a log-normal distribution around `value` (0.05 is 5 %).
     unit : SI unit as in the schema.
-    nature : ``spec`` (stated by a vendor, centre or standard), ``measured``, or ``assumption`` (a design point or a guess).
+    nature : ``spec`` (stated by a vendor, centre or standard), ``measured``, or ``assumption`` (a
+        design point or a guess).
     source : source of the number.
     note : conditions and caveats.
-    common : word that numbers share whose errors are equal (one distance behind several delays), in all machines.
+    common : word that numbers share whose errors are equal (one distance behind several delays), in
+        all machines.
     """
 
     value: float
@@ -84,12 +88,18 @@ class Parameter:
     common: str = ""
 
     def unknown(self, name: str) -> str:
-        """Return the name under which draws vary this number's error: `common` where it is set, else its own `name`."""
+        """Return the name under which draws vary this number's error: `common` where it is set,
+        else its own `name`.
+        """
         return f"common/{self.common}" if self.common else name
 
     def drawn(self, normal: float) -> Parameter:
         """Return this parameter, `normal` standard deviations away: value x exp(error x normal)."""
-        return self if self.error == 0 or normal == 0 else replace(self, value=self.value * math.exp(self.error * normal))
+        return (
+            self
+            if self.error == 0 or normal == 0
+            else replace(self, value=self.value * math.exp(self.error * normal))
+        )
 
     def __str__(self) -> str:
         return show(self.value, self.unit) + (f" +- {show(self.error, '%')}" if self.error else "")
@@ -107,10 +117,12 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change of one parameter of another machine: replaced by `set`, multiplied by `scale`, increased by `add`, bounded by `limit`.
+    """Change of one parameter of another machine: replaced by `set`, multiplied by `scale`,
+    increased by `add`, bounded by `limit`.
 
-    Where the other machine lacks the parameter, the change starts from `assume`; without `set` and `assume` the parameter
-    stays unknown.  `scale` is a plain number, the others have the parameter's unit.
+    Where the other machine lacks the parameter, the change starts from `assume`; without `set` and
+    `assume` the parameter stays unknown.  `scale` is a plain number, the others have the
+    parameter's unit.
     """
 
     parameter: ParameterName
@@ -121,23 +133,38 @@ class Change:
     assume: Parameter | None = None
 
     def apply(self, below: Parameter | None) -> Parameter | None:
-        """Return the changed parameter; None where there is nothing to change.  Errors count as independent."""
+        """Return the changed parameter; None where there is nothing to change.  Errors count as
+        independent.
+        """
         out = self.set or below or self.assume
         if out is None:
             return None
         if self.scale is not None:
             value = out.value * self.scale.value
-            out = _combined(out, self.scale, value, math.hypot(out.error, self.scale.error), f"times {show(self.scale.value, '1')}")
+            out = _combined(
+                out,
+                self.scale,
+                value,
+                math.hypot(out.error, self.scale.error),
+                f"times {show(self.scale.value, '1')}",
+            )
         if self.add is not None:
             value = out.value + self.add.value
             spread = math.hypot(out.value * out.error, self.add.value * self.add.error)
-            out = _combined(out, self.add, value, spread / value if value else 0.0, f"plus {show(self.add.value, out.unit)}")
+            out = _combined(
+                out,
+                self.add,
+                value,
+                spread / value if value else 0.0,
+                f"plus {show(self.add.value, out.unit)}",
+            )
         return self.limit if self.limit is not None and self.limit.value < out.value else out
 
     def drawn(self, machine: str, normals: Mapping[str, float]) -> Change:
         """Return this change with each part drawn; see `Machine.drawn`."""
         parts: dict[str, Any] = {
-            w: p.drawn(normals.get(p.unknown(f"{machine}/{self.parameter}/{w}"), 0.0)) for w, p in self.parts().items()
+            w: p.drawn(normals.get(p.unknown(f"{machine}/{self.parameter}/{w}"), 0.0))
+            for w, p in self.parts().items()
         }
         return replace(self, **parts)
 
@@ -148,7 +175,9 @@ class Change:
 
 def _combined(first: Parameter, then: Parameter, value: float, error: float, how: str) -> Parameter:
     nature = max(first.nature, then.nature, key=NATURES.index)
-    return Parameter(value, error, first.unit, nature, f"{first.source}; {how}: {then.source}", first.note)
+    return Parameter(
+        value, error, first.unit, nature, f"{first.source}; {how}: {then.source}", first.note
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,15 +190,19 @@ class Machine:
     title, summary : title (one line) and summary (one sentence).
     year : year of first use; 0 where it has none.
     coupling : coupling of GPU and CPU, one of `COUPLINGS`.
-    chip : the machine whose numbers of the chip hold where this one states none; empty where this one states its own.
-    family : compute capability or gfx name of the GPU, as `recognition.families` has them; empty where it is not stated.
+    chip : the machine whose numbers of the chip hold where this one states none; empty where this
+        one states its own.
+    family : compute capability or gfx name of the GPU, as `recognition.families` has them; empty
+        where it is not stated.
     base : ``""`` (complete) or ``"source"`` (relative; not yet resolved).
     parameters : known parameters by dotted name of the schema; empty while relative.
     changes : changes to the source machine; kept after resolving, for the report.
     recognise : device names, as profilers write them, that identify this machine.
     memory_shared : set where CPU and GPU share one memory, so that copies between them vanish.
-    instruction_set : instruction set of the host, one of `INSTRUCTION_SETS`; empty where it is not stated.
-    host : the entry of the host, whose speeds hold where this machine states none of its own; empty where no host is named.
+    instruction_set : instruction set of the host, one of `INSTRUCTION_SETS`; empty where it is not
+        stated.
+    host : the entry of the host, whose speeds hold where this machine states none of its own; empty
+        where no host is named.
     file, sha256 : file of the machine, and its hash.
     lineage : (file, sha256) of the machines that it is based on, nearest first.
     """
@@ -194,13 +227,17 @@ class Machine:
 
     @staticmethod
     def load(name_or_path: str) -> Machine:
-        """Return a machine of the catalogue by name, or any machine by the path of its TOML file; see `turnbuckle.machine.load`."""
+        """Return a machine of the catalogue by name, or any machine by the path of its TOML file;
+        see `turnbuckle.machine.load`.
+        """
         from turnbuckle.machine.catalog import load  # the catalogue reads machines
 
         return load(name_or_path)
 
     def check(self) -> list[Remark]:
-        """Return what is doubtful about the machine, errors first: ``turnbuckle machines check``."""
+        """Return what is doubtful about the machine, errors first: ``turnbuckle machines
+        check``.
+        """
         from turnbuckle.machine.check import check  # which reads machines
 
         return check(self)
@@ -214,7 +251,11 @@ class Machine:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def __repr__(self) -> str:
-        numbers = f"{len(self.changes)} changes of the source" if self.relative else f"{len(self.parameters)} numbers"
+        numbers = (
+            f"{len(self.changes)} changes of the source"
+            if self.relative
+            else f"{len(self.parameters)} numbers"
+        )
         return f"Machine {self.name}: {self.title}; {numbers}, {self.file}"
 
     @property
@@ -224,7 +265,9 @@ class Machine:
 
     @property
     def copies_vanish(self) -> bool:
-        """Return whether copies between host and device cost nothing because there is one memory."""
+        """Return whether copies between host and device cost nothing because there is one
+        memory.
+        """
         return self.memory_shared is not None and self.memory_shared.value
 
     @property
@@ -243,20 +286,27 @@ class Machine:
         return self.parameters.get(parameter_name(name)) if parameter is None else parameter
 
     def value(self, name: ParameterName) -> float | None:
-        """Return the value of the parameter `name` in SI units, or None where this machine lacks it."""
+        """Return the value of the parameter `name` in SI units, or None where this machine lacks
+        it.
+        """
         parameter = self.get(name)
         return None if parameter is None else parameter.value
 
     def with_parameters(self, parameters: Mapping[ParameterName, Parameter]) -> Machine:
-        """Return this machine with some parameters replaced or added; for a relative machine they become changes."""
+        """Return this machine with some parameters replaced or added; for a relative machine they
+        become changes.
+        """
         for name in parameters:
             parameter_name(name)
         if self.relative:
-            return replace(self, changes=self.changes + tuple(Change(n, set=p) for n, p in parameters.items()))
+            return replace(
+                self, changes=self.changes + tuple(Change(n, set=p) for n, p in parameters.items())
+            )
         return replace(self, parameters={**self.parameters, **parameters})
 
     def resolved(self, source: Machine) -> Machine:
-        """Return this machine complete, with its changes applied to the `source` machine of the profile.
+        """Return this machine complete, with its changes applied to the `source` machine of the
+        profile.
 
         Raises
         ------
@@ -268,7 +318,9 @@ class Machine:
         return self.on(source)
 
     def with_chip(self, other: Machine) -> Machine:
-        """Return this machine with the numbers of `other`'s chip where it states none of its own."""
+        """Return this machine with the numbers of `other`'s chip where it states none of its
+        own.
+        """
         shared = {n: p for n, p in other.parameters.items() if schema()[n].scope in OF_A_CHIP}
         lineage = (*self.lineage, (other.file, other.sha256), *other.lineage)
         family = self.family or other.family
@@ -276,12 +328,21 @@ class Machine:
             changes = (*(Change(n, set=p) for n, p in shared.items()), *self.changes)
             return replace(self, changes=changes, lineage=lineage, family=family)
         stated = {**shared, **self.parameters}
-        return replace(self, parameters={n: stated[n] for n in schema() if n in stated}, lineage=lineage, family=family)
+        return replace(
+            self,
+            parameters={n: stated[n] for n in schema() if n in stated},
+            lineage=lineage,
+            family=family,
+        )
 
     def with_host(self, other: Machine) -> Machine:
-        """Return this machine with the speeds of a host that it names, where it states none; machines of one host share their errors."""
+        """Return this machine with the speeds of a host that it names, where it states none;
+        machines of one host share their errors.
+        """
         speeds = {
-            change.parameter: replace(change.set, common=f"host {other.name}, {change.parameter.removeprefix('host.')}")
+            change.parameter: replace(
+                change.set, common=f"host {other.name}, {change.parameter.removeprefix('host.')}"
+            )
             for change in other.changes
             if change.set is not None
         }
@@ -292,12 +353,16 @@ class Machine:
             lineage=(*self.lineage, (other.file, other.sha256)),
         )
         if self.relative:
-            return replace(upon, changes=(*(Change(n, set=p) for n, p in speeds.items()), *self.changes))
+            return replace(
+                upon, changes=(*(Change(n, set=p) for n, p in speeds.items()), *self.changes)
+            )
         stated = {**speeds, **self.parameters}
         return replace(upon, parameters={n: stated[n] for n in schema() if n in stated})
 
     def on(self, below: Machine) -> Machine:
-        """Return this machine's changes applied to `below`.  If `below` is relative, so is the result, with both lists of changes."""
+        """Return this machine's changes applied to `below`.  If `below` is relative, so is the
+        result, with both lists of changes.
+        """
         inherits = self.coupling in ("relative", "apu", below.coupling)
         upon = replace(
             self,
@@ -320,7 +385,9 @@ class Machine:
         return replace(upon, parameters={n: parameters[n] for n in schema() if n in parameters})
 
     def lacking(self, source: Machine) -> tuple[ParameterName, ...]:
-        """Return the parameters that this relative machine changes but `source` lacks; they stay unknown."""
+        """Return the parameters that this relative machine changes but `source` lacks; they stay
+        unknown.
+        """
         given = set(source.parameters)
         out = []
         for change in self.changes if self.relative else ():
@@ -331,25 +398,36 @@ class Machine:
         return tuple(dict.fromkeys(out))
 
     def unknowns(self) -> dict[str, float]:
-        """Return the relative error (one standard deviation) of every uncertain number, by its name.
+        """Return the relative error (one standard deviation) of every uncertain number, by its
+        name.
 
-        The names are what `drawn` takes: ``machine/parameter``, ``machine/parameter/change`` or ``common/word``.  Those of a
-        relative machine name its changes, so that the source's own error cancels where source and target are compared.
+        The names are what `drawn` takes: ``machine/parameter``, ``machine/parameter/change`` or
+        ``common/word``.  Those of a relative machine name its changes, so that the source's own
+        error cancels where source and target are compared.
         """
         if self.relative:
-            named = [(f"{c.parameter}/{word}", part) for c in self.changes for word, part in c.parts().items()]
+            named = [
+                (f"{c.parameter}/{word}", part)
+                for c in self.changes
+                for word, part in c.parts().items()
+            ]
         else:
             named = list(self.parameters.items())
         return {p.unknown(f"{self.name}/{name}"): p.error for name, p in named if p.error > 0}
 
     def drawn(self, normals: Mapping[str, float]) -> Machine:
-        """Return a machine that the errors allow: each number lies `normals[name]` standard deviations away from its value.
+        """Return a machine that the errors allow: each number lies `normals[name]` standard
+        deviations away from its value.
 
-        Names are those of `unknowns`; numbers that are not named stay.  Draw a relative machine first and resolve it on the drawn source.
+        Names are those of `unknowns`; numbers that are not named stay.  Draw a relative machine
+        first and resolve it on the drawn source.
         """
         if self.relative:
             return replace(self, changes=tuple(c.drawn(self.name, normals) for c in self.changes))
-        drawn = {n: p.drawn(normals.get(p.unknown(f"{self.name}/{n}"), 0.0)) for n, p in self.parameters.items()}
+        drawn = {
+            n: p.drawn(normals.get(p.unknown(f"{self.name}/{n}"), 0.0))
+            for n, p in self.parameters.items()
+        }
         return replace(self, parameters={n: _within(n, p) for n, p in drawn.items()})
 
 
@@ -359,8 +437,14 @@ def _stands_alone(source: Machine) -> None:
 
 
 def _within(name: ParameterName, parameter: Parameter) -> Parameter:
-    """Return a parameter within what is possible: no efficiency exceeds 1, and no command gets there without a trip."""
-    beyond = parameter.value > 1 if name.endswith(".efficiency") else name == "link.command_trips" and parameter.value < 1
+    """Return a parameter within what is possible: no efficiency exceeds 1, and no command gets
+    there without a trip.
+    """
+    beyond = (
+        parameter.value > 1
+        if name.endswith(".efficiency")
+        else name == "link.command_trips" and parameter.value < 1
+    )
     return replace(parameter, value=1.0) if beyond else parameter
 
 

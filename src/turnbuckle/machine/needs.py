@@ -1,6 +1,8 @@
-"""Which parameters a time of kernels on another GPU needs, by what it rests on: ``foundation/schema/needs.csv``.
+"""Which parameters a time of kernels on another GPU needs, by what it rests on:
+``foundation/schema/needs.csv``.
 
-A parameter is *required* on both machines, or *one of* several must be there, or it *refines* what stands without it.
+A parameter is *required* on both machines, or *one of* several must be there, or it *refines* what
+stands without it.
 """
 
 from __future__ import annotations
@@ -53,13 +55,17 @@ def needs() -> tuple[Need, ...]:
 
 
 def lacking(machine: Machine, basis: Basis) -> tuple[ParameterName, ...]:
-    """Return the parameters whose absence keeps the time of kernels on this machine from resting on `basis`; empty where nothing is absent.
+    """Return the parameters whose absence keeps the time of kernels on this machine from resting on
+    `basis`; empty where nothing is absent.
 
-    These are the required ones that the machine lacks.  Of a group of which one is enough, all are returned where the machine has none.
+    These are the required ones that the machine lacks.  Of a group of which one is enough, all are
+    returned where the machine has none.
     """
     out: list[ParameterName] = []
     for row in needs():
         absent = [name for name in row.parameters if name not in machine.parameters]
-        if row.basis == basis and (row.need == "required" or (row.need == "one of" and len(absent) == len(row.parameters))):
+        if row.basis == basis and (
+            row.need == "required" or (row.need == "one of" and len(absent) == len(row.parameters))
+        ):
             out += absent
     return tuple(dict.fromkeys(out))

@@ -1,4 +1,5 @@
-"""Names of the parameters of machines as a type: an editor completes them, and a type checker refuses all others.
+"""Names of the parameters of machines as a type: an editor completes them, and a type checker
+refuses all others.
 
 ``foundation/schema/machine.csv`` holds their meanings; a test compares this list with it.
 """
@@ -136,8 +137,13 @@ LinkTerm: TypeAlias = Literal["bandwidth", "efficiency", "latency"]
 
 HOST_WAYS: Final[tuple[HostWay, ...]] = get_args(HostWay)
 LINK_WAYS: Final[tuple[LinkWay, ...]] = get_args(LinkWay)
-#: What limits reads in flight: the device asks for so many, of that size, and waits so long for each.
-READS_IN_FLIGHT: Final[tuple[ParameterName, ...]] = ("link.tags", "link.read_request", "link.round_trip")
+#: What limits reads in flight: the device asks for so many, of that size, and waits so long for
+#: each.
+READS_IN_FLIGHT: Final[tuple[ParameterName, ...]] = (
+    "link.tags",
+    "link.read_request",
+    "link.round_trip",
+)
 #: What distance does to a link besides its length.
 FABRIC: Final[tuple[ParameterName, ...]] = (*READS_IN_FLIGHT, "link.command_trips")
 #: The two ways to describe distance.
@@ -147,7 +153,9 @@ REMOTING_CLASSES: Final = ("launch", "write", "read", "wait", "event", "allocati
 #: Every name, in the order of the manual.
 PARAMETER_NAMES: Final[tuple[ParameterName, ...]] = get_args(ParameterName)
 _BY_TEXT: Final[Mapping[str, ParameterName]] = {name: name for name in PARAMETER_NAMES}
-_BY_PARTS: Final[Mapping[tuple[str, ...], ParameterName]] = {tuple(name.split(".")): name for name in PARAMETER_NAMES}
+_BY_PARTS: Final[Mapping[tuple[str, ...], ParameterName]] = {
+    tuple(name.split(".")): name for name in PARAMETER_NAMES
+}
 
 
 def link_parameter(direction: LinkWay, term: LinkTerm) -> ParameterName:
@@ -159,8 +167,11 @@ def link_parameter(direction: LinkWay, term: LinkTerm) -> ParameterName:
     return _BY_PARTS["link", direction, term]
 
 
-def observed_parameter(direction: HostWay, memory: str, term: Literal["bandwidth", "latency"]) -> ParameterName:
-    """Return the name of an observed parameter of the link for a kind of host memory, as copies of the recording reached it.
+def observed_parameter(
+    direction: HostWay, memory: str, term: Literal["bandwidth", "latency"]
+) -> ParameterName:
+    """Return the name of an observed parameter of the link for a kind of host memory, as copies of
+    the recording reached it.
 
     >>> observed_parameter("d2h", "pageable", "latency")
     'observed.d2h.pageable.latency'
@@ -186,5 +197,7 @@ def parameter_name(text: str) -> ParameterName:
     """
     name = found_parameter(text)
     if name is None:
-        raise KeyError(f"{text}: {did_you_mean(text, PARAMETER_NAMES) or 'not a machine parameter'}")
+        raise KeyError(
+            f"{text}: {did_you_mean(text, PARAMETER_NAMES) or 'not a machine parameter'}"
+        )
     return name

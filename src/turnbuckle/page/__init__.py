@@ -1,1 +1,3 @@
-"""One self-contained HTML report of what a run would do elsewhere, and why; `html.write` makes it."""
+"""One self-contained HTML report of what a run would do elsewhere, and why; `html.write` makes
+it.
+"""

@@ -1,4 +1,6 @@
-"""Accuracy of earlier predictions of the kinds in a report: rows of the card that ships with this version."""
+"""Accuracy of earlier predictions of the kinds in a report: rows of the card that ships with this
+version.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,16 @@ WHY: Final = {
 
 
 def accuracy_section(answer: Answer) -> dict[str, Any]:
-    """Return the rows of the card that concern the question, their figure, and what is not validated."""
+    """Return the rows of the card that concern the question, their figure, and what is not
+    validated.
+    """
     validation = shipped()
     wanted = concerned(answer)
     groups = [g for g in shipped_groups() if (g.kind, g.model) in wanted]
     table = _table(groups) if groups else None
-    rows = [r for r in validation.rows if (r.kind, r.model) in wanted and r.predicted and r.measured]
+    rows = [
+        r for r in validation.rows if (r.kind, r.model) in wanted and r.predicted and r.measured
+    ]
     stated = [g for g in groups if g.stated and g.kind != FLOOR]
     held, all_of_them = (sum(getattr(g, name) for g in stated) for name in ("covered", "stated"))
     return {
@@ -59,7 +65,9 @@ def concerned(answer: Answer) -> set[tuple[str, str]]:
         out.add(("launches", "projection"))
     if any(p.alpha not in (None, 1.0) for p in answer.projections):
         out.add(("kernels", asked))
-    words = set(answer.run.profile.activities["memory"].drop_nulls().cast(pl.String).unique().to_list())
+    words = set(
+        answer.run.profile.activities["memory"].drop_nulls().cast(pl.String).unique().to_list()
+    )
     if "pageable" in words:
         out.add(("pageable", "machine"))
     if answer.run.profile.of("migration").height:
@@ -70,7 +78,8 @@ def concerned(answer: Answer) -> set[tuple[str, str]]:
 def _about(validation: Validation) -> str:
     cases = len({r.case for r in validation.rows} - {"(all)"})
     return (
-        f"{len(validation.rows)} quantities of {cases} cases, computed on {clean(validation.day)} with version {clean(validation.release)}"
+        f"{len(validation.rows)} quantities of {cases} cases, computed on {clean(validation.day)} "
+        f"with version {clean(validation.release)}"
     )
 
 
@@ -81,13 +90,33 @@ def _rounded(share: float) -> str:
 def _table(groups: list[Group]) -> Table:
     rows = []
     for g in groups:
-        held = DASH if g.low is None or g.high is None else f"{g.covered} of {g.stated} ({_rounded(g.low)} to {_rounded(g.high)})"
+        held = (
+            DASH
+            if g.low is None or g.high is None
+            else f"{g.covered} of {g.stated} ({_rounded(g.low)} to {_rounded(g.high)})"
+        )
         tone = "" if g.high is None or g.high >= LEVEL else "poor"
-        counts = (MODEL_TITLES[g.model], str(g.cases), str(g.count), percent(g.median), percent(g.worst))
+        counts = (
+            MODEL_TITLES[g.model],
+            str(g.cases),
+            str(g.count),
+            percent(g.median),
+            percent(g.worst),
+        )
         rows.append(cells(Cell(TITLES[g.kind], tone="strong"), *counts, Cell(held, tone=tone)))
-    head = ["kind of question", "answered by", ">cases", ">quantities", ">median error", ">worst error", f">in the 90{NARROW}% range"]
+    head = [
+        "kind of question",
+        "answered by",
+        ">cases",
+        ">quantities",
+        ">median error",
+        ">worst error",
+        f">in the 90{NARROW}% range",
+    ]
     caption = (
-        "Errors of predictions of these kinds where the answer was measured: WMAPE over copies, otherwise the relative error. "
-        f"In brackets: the 90{NARROW}% range of the coverage itself, if each case counts as one draw."
+        "Errors of predictions of these kinds where the answer was measured: WMAPE over copies, "
+        "otherwise the relative error. "
+        f"In brackets: the 90{NARROW}% range of the coverage itself, if each case counts as one "
+        "draw."
     )
     return Table(caption, head, rows, notes=[WHY.get(g.kind, "") for g in groups])

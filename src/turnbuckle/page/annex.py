@@ -33,7 +33,9 @@ def _machine(m: Machine, role: str) -> dict[str, Any]:
         about.append(f"first used {m.year}")
     if m.memory_shared is not None:
         about.append(
-            f"host and device {'share one memory' if m.memory_shared.value else 'have separate memories'} ({clean(m.memory_shared.source)})"
+            "host and device "
+            f"{'share one memory' if m.memory_shared.value else 'have separate memories'} "
+            f"({clean(m.memory_shared.source)})"
         )
     if m.sha256:
         about.append(f"SHA-256 of the file {clean(m.sha256)}")

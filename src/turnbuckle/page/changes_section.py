@@ -1,4 +1,6 @@
-"""The section on changes to the program: the edits that save most, what each hangs on, and what the targets save by themselves."""
+"""The section on changes to the program: the edits that save most, what each hangs on, and what the
+targets save by themselves.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,17 @@ from turnbuckle.questions.whatif.question import WORTH, Gain, Whatif, of_run
 from turnbuckle.show.table import Cell, Table
 from turnbuckle.show.text import DASH, clean, percent
 
-#: Edits and targets in the table, and instants up to which a report asks: it is to be there in seconds.
+#: Edits and targets in the table, and instants up to which a report asks: it is to be there in
+#: seconds.
 _EDITS: Final = 4
 _TARGETS: Final = 4
 _INSTANTS: Final = 500_000
 
 
 def changes_section(answer: Answer) -> dict[str, Any]:
-    """Return the table of the edits that save most, and sentences; no table where the run cannot be asked or is too long for a report."""
+    """Return the table of the edits that save most, and sentences; no table where the run cannot be
+    asked or is too long for a report.
+    """
     nothing: dict[str, Any] = {"table": None, "sentences": []}
     if answer.model is None or answer.model.machine_free:
         return nothing
@@ -32,18 +37,35 @@ def changes_section(answer: Answer) -> dict[str, Any]:
     except CannotAnswer:
         return nothing
     shown = best(asked, _EDITS)
-    return {"table": _table(asked, shown) if shown else None, "sentences": [clean(line) for line in asked.beside()]}
+    return {
+        "table": _table(asked, shown) if shown else None,
+        "sentences": [clean(line) for line in asked.beside()],
+    }
 
 
 def _table(asked: Whatif, shown: list[Gain]) -> Table:
-    heads = ["edit", *(">here" if u.target == "self" else f">{clean(u.target)}" for u in asked.unchanged)]
+    heads = [
+        "edit",
+        *(">here" if u.target == "self" else f">{clean(u.target)}" for u in asked.unchanged),
+    ]
     none = [
         Cell("none: what the machine saves", tone="soft"),
         *(Cell(DASH if u.target == "self" else percent(u.share)) for u in asked.unchanged),
     ]
-    rows = [[Cell(clean(g.title), full=clean(g.name)), *(_saved(g, k) for k in range(len(asked.unchanged)))] for g in shown]
+    rows = [
+        [
+            Cell(clean(g.title), full=clean(g.name)),
+            *(_saved(g, k) for k in range(len(asked.unchanged))),
+        ]
+        for g in shown
+    ]
     notes = ["", *(f"Needs: {clean(g.needs)}." for g in shown)]
-    return Table("Share of the run time that an edit saves, from its least to its most.", heads, [none, *rows], notes=notes)
+    return Table(
+        "Share of the run time that an edit saves, from its least to its most.",
+        heads,
+        [none, *rows],
+        notes=notes,
+    )
 
 
 def _saved(gain: Gain, machine: int) -> Cell:

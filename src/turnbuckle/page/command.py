@@ -27,7 +27,14 @@ from turnbuckle.show.terminal.asked import (
     network_of,
     targets,
 )
-from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, NoCache, Profile, Source, before_work
+from turnbuckle.show.terminal.options import (
+    ASKED_PART,
+    AskedPart,
+    NoCache,
+    Profile,
+    Source,
+    before_work,
+)
 from turnbuckle.show.terminal.recording import inspected, judged
 
 if TYPE_CHECKING:
@@ -42,7 +49,13 @@ ReportTo = Annotated[
         validator=before_work("the report", "report.html"),
     ),
 ]
-Brief = Annotated[bool, Parameter(negative="", help="write only the first two pages: answer, one picture, and what it hangs on")]
+Brief = Annotated[
+    bool,
+    Parameter(
+        negative="",
+        help="write only the first two pages: answer, one picture, and what it hangs on",
+    ),
+]
 Question = Annotated[str, Parameter(help="the question, as the cover page should put it")]
 
 
@@ -68,24 +81,35 @@ def report(
     no_cache: NoCache = False,
     part: AskedPart = ASKED_PART,
 ) -> int:
-    """Write one self-contained HTML report: answer, evidence, assumptions, machine files, provenance.
+    """Write one self-contained HTML report: answer, evidence, assumptions, machine files,
+    provenance.
 
-    A recording that no projection can be made of has a report of what was recorded; the exit status is that of ``project``.
+    A recording that no projection can be made of has a report of what was recorded; the exit status
+    is that of ``project``.
     """
     from turnbuckle.page.html import write
 
-    chosen = replace(model_of(alpha, "nething", None, host=host, port=port, kernels=kernels), replay=replay)
+    chosen = replace(
+        model_of(alpha, "nething", None, host=host, port=port, kernels=kernels), replay=replay
+    )
     seen, machines = judged(profile, source, no_cache, part), targets(on)
     carried_by = network_of(network, network_set, source_network)
     answer: Answer | Run = seen
     refused: CannotAnswer | None = None
     try:
-        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, network=carried_by)
+        answer = seen.project(
+            machines, model=chosen, draws=draws_of(draws), seed=seed, network=carried_by
+        )
     except CannotAnswer as error:
         if machines is not None or carried_by is not None:
             raise
         refused = error
-    path = write(answer, output or Path(f"turnbuckle-report-{profile.stem}.html"), question=question, brief=brief)
+    path = write(
+        answer,
+        output or Path(f"turnbuckle-report-{profile.stem}.html"),
+        question=question,
+        brief=brief,
+    )
     print(path)
     if refused is not None:
         raise refused

@@ -2,8 +2,9 @@
 
     Answer -> sections (tables, figures) -> drawings -> template -> file
 
-The page loads nothing: style, script and drawings stand inside it, and its content security policy forbids the rest.
-Texts from the recording reach it through `text.clean` and the template's escaping, drawings through `figure.harmless`.
+The page loads nothing: style, script and drawings stand inside it, and its content security policy
+forbids the rest. Texts from the recording reach it through `text.clean` and the template's
+escaping, drawings through `figure.harmless`.
 
 Errors (`turnbuckle.foundation.errors.ReportError`):
 
@@ -32,12 +33,30 @@ from turnbuckle.foundation.fields import json_text
 from turnbuckle.foundation.files import goal, whole
 from turnbuckle.page.accuracy_section import accuracy_section
 from turnbuckle.page.annex import annex_section
-from turnbuckle.page.answer_sections import answer_section, comparison_section, projection_section, uncertainty_section, validity_section
+from turnbuckle.page.answer_sections import (
+    answer_section,
+    comparison_section,
+    projection_section,
+    uncertainty_section,
+    validity_section,
+)
 from turnbuckle.page.by_hand import by_hand_section, premium_section
 from turnbuckle.page.changes_section import changes_section
 from turnbuckle.page.dark import on_paper, paint, style
-from turnbuckle.page.profile_sections import cover_facts, profiled_section, recorded_in_brief, synthetic, usage_section
-from turnbuckle.page.slack_sections import answer_sentences, distance_section, moved_section, replays_section, shares_section
+from turnbuckle.page.profile_sections import (
+    cover_facts,
+    profiled_section,
+    recorded_in_brief,
+    synthetic,
+    usage_section,
+)
+from turnbuckle.page.slack_sections import (
+    answer_sentences,
+    distance_section,
+    moved_section,
+    replays_section,
+    shares_section,
+)
 from turnbuckle.page.studied import Studies, studied
 from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.run import Run
@@ -45,7 +64,8 @@ from turnbuckle.show.figures.figure import Figure, draw
 from turnbuckle.show.text import clean
 from turnbuckle.show.verdict import Verdict, capital, headline, sentence, verdicts
 
-#: Sections of a recording that no coupling can be asked of: the others would each say the same, that nothing was projected.
+#: Sections of a recording that no coupling can be asked of: the others would each say the same,
+#: that nothing was projected.
 RECORDED: Final = frozenset({"answer", "hangs", "profiled", "usage", "validity", "annex"})
 
 QUESTION: Final = "What would this run do if CPU and GPU stood closer or farther apart?"
@@ -74,7 +94,9 @@ SECTIONS: Final = (
 )
 
 
-def write(answer: Answer | Run, path: str | Path, *, question: str = "", brief: bool = False) -> Path:
+def write(
+    answer: Answer | Run, path: str | Path, *, question: str = "", brief: bool = False
+) -> Path:
     """Write the report of one answer.
 
     Parameters
@@ -105,7 +127,11 @@ def page(answer: Answer | Run, *, question: str = "", brief: bool = False) -> st
     targets = verdicts(answer.projections)
     studies = studied(answer)
     why_not = studies if isinstance(studies, str) else ""
-    sections: dict[str, Any] = {"answer": answer_section(answer, targets, [] if isinstance(studies, str) else answer_sentences(studies))}
+    sections: dict[str, Any] = {
+        "answer": answer_section(
+            answer, targets, [] if isinstance(studies, str) else answer_sentences(studies)
+        )
+    }
     if not brief:
         sections |= _behind(answer, targets, None if isinstance(studies, str) else studies)
     graph = sections.get("by_hand", {}).get("graph")
@@ -116,7 +142,8 @@ def page(answer: Answer | Run, *, question: str = "", brief: bool = False) -> st
         "report.html.j2",
         sections,
         graph,
-        ("by_hand.js",) * bool(graph) + ("premium.js",) * bool(sections.get("premium", {}).get("rows")),
+        ("by_hand.js",) * bool(graph)
+        + ("premium.js",) * bool(sections.get("premium", {}).get("rows")),
         question=clean(question or (QUESTION if answer.run.projectable else NO_GPU_QUESTION)),
         names=[v.name for v in targets if v.kind != "self"],
         headline=headline(targets),
@@ -138,7 +165,9 @@ def page(answer: Answer | Run, *, question: str = "", brief: bool = False) -> st
 
 
 def _behind(answer: Answer, targets: list[Verdict], studies: Studies | None) -> dict[str, Any]:
-    """Return the sections behind the first two pages; those that need a time line are empty where there is none."""
+    """Return the sections behind the first two pages; those that need a time line are empty where
+    there is none.
+    """
     return {
         "by_hand": by_hand_section(studies, targets) if studies else {},
         "premium": premium_section(targets) if studies else {},
@@ -158,24 +187,42 @@ def _behind(answer: Answer, targets: list[Verdict], studies: Studies | None) -> 
     }
 
 
-def filled(template: str, sections: dict[str, Any], moved: dict[str, Any] | None = None, scripts: Sequence[str] = (), **words: Any) -> str:
-    """Return a page of a template: its sections with their figures drawn (``s``), style, script, and the policy that forbids the rest.
+def filled(
+    template: str,
+    sections: dict[str, Any],
+    moved: dict[str, Any] | None = None,
+    scripts: Sequence[str] = (),
+    **words: Any,
+) -> str:
+    """Return a page of a template: its sections with their figures drawn (``s``), style, script,
+    and the policy that forbids the rest.
 
-    `moved` is what the page replays, if anything, and `scripts` are those that it needs beside its own.
+    `moved` is what the page replays, if anything, and `scripts` are those that it needs beside its
+    own.
     """
     drawn_sections, drawn = _drawn(sections)
     script = "".join(map(_part, ("report.js", *scripts)))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src "
+        "data:; base-uri 'none'; form-action 'none'"
     )
-    parts = {"style": Markup(_part("report.css")) + style(), "script": Markup(script), "policy": policy, "by_hand": embedded(moved)}
+    parts = {
+        "style": Markup(_part("report.css")) + style(),
+        "script": Markup(script),
+        "policy": policy,
+        "by_hand": embedded(moved),
+    }
     data = embedded({name: {"csv": f.csv, "spec": f.full_spec} for name, f in drawn.items()})
-    return _environment().get_template(template).render(**words, **parts, s=drawn_sections, data=data)
+    return (
+        _environment().get_template(template).render(**words, **parts, s=drawn_sections, data=data)
+    )
 
 
 def embedded(value: Any) -> Markup:
-    """Return JSON for a ``<script type="application/json">``: ASCII only, without anything that HTML could take for markup."""
+    """Return JSON for a ``<script type="application/json">``: ASCII only, without anything that
+    HTML could take for markup.
+    """
     text = json_text(value, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
@@ -208,16 +255,25 @@ def with_names(text: str, names: list[str]) -> Markup:
     """Escape a sentence, mark target names, and let no short word break at its hyphens."""
     if not names:
         return _whole_words(text)
-    pieces = re.split("(" + "|".join(re.escape(n) for n in sorted(set(names), key=len, reverse=True)) + ")", text)
+    pieces = re.split(
+        "(" + "|".join(re.escape(n) for n in sorted(set(names), key=len, reverse=True)) + ")", text
+    )
     return Markup("").join(
-        Markup('<span class="name">{}</span>').format(_whole_words(p)) if p in names else _whole_words(p) for p in pieces
+        Markup('<span class="name">{}</span>').format(_whole_words(p))
+        if p in names
+        else _whole_words(p)
+        for p in pieces
     )
 
 
 def _whole_words(text: str) -> Markup:
-    """Escape a text and keep names such as NVLink-C2C in one piece: short words with a hyphen and a digit."""
+    """Escape a text and keep names such as NVLink-C2C in one piece: short words with a hyphen and a
+    digit.
+    """
     return Markup("").join(
-        Markup('<span class="whole">{}</span>').format(p) if "-" in p and len(p) <= _LONG and any(map(str.isdigit, p)) else escape(p)
+        Markup('<span class="whole">{}</span>').format(p)
+        if "-" in p and len(p) <= _LONG and any(map(str.isdigit, p))
+        else escape(p)
         for p in _BLANKS.split(text)
     )
 
@@ -232,7 +288,10 @@ def breakable(text: str) -> Markup:
     """Escape a text and allow line breaks inside its long words."""
     if all(len(word) <= 16 for word in text.split()):
         return _whole_words(text)
-    return Markup(" ").join(Markup("<wbr>").join(escape(p) for p in _BREAK.split(w)) if len(w) > 16 else escape(w) for w in text.split(" "))
+    return Markup(" ").join(
+        Markup("<wbr>").join(escape(p) for p in _BREAK.split(w)) if len(w) > 16 else escape(w)
+        for w in text.split(" ")
+    )
 
 
 def _part(name: str) -> str:
@@ -242,7 +301,11 @@ def _part(name: str) -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FunctionLoader(_part), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(_part),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["breakable"] = breakable
     environment.filters["names"] = with_names

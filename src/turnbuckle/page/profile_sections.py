@@ -1,4 +1,6 @@
-"""Sections made from the recording: what was profiled, how it uses the coupling, machine files, provenance."""
+"""Sections made from the recording: what was profiled, how it uses the coupling, machine files,
+provenance.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,17 @@ from turnbuckle.show.run_tables import (
     window_words,
 )
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.text import DASH, clean, count, listed, number, percent, plural, seconds, shorten
+from turnbuckle.show.text import (
+    DASH,
+    clean,
+    count,
+    listed,
+    number,
+    percent,
+    plural,
+    seconds,
+    shorten,
+)
 from turnbuckle.show.unknowns import DIRECTION
 from turnbuckle.trace.recorders import recorder
 
@@ -77,15 +89,34 @@ def cover_facts(answer: Answer) -> Facts:
         ("recorded with", recorded_with(answer)),
         (
             "recorded on",
-            f"{listed(devices) or 'unknown device'}; source machine {clean(answer.run.source.name)} ({clean(answer.run.source.title)})",
+            (
+                f"{listed(devices) or 'unknown device'}; source machine "
+                f"{clean(answer.run.source.name)} ({clean(answer.run.source.title)})"
+            ),
         ),
         ("recorded at", _date(facts.get("session_start_utc_ns"))),
         *([("part", clean(scope(facts["part"])))] if "part" in facts else []),
         ("run time", seconds(profile.seconds)),
-        ("activities", ", ".join(plural(n, noun, PLURALS.get(noun, "")) for noun, n in _counts(answer, kernels).items() if n) or "none"),
+        (
+            "activities",
+            ", ".join(
+                plural(n, noun, PLURALS.get(noun, ""))
+                for noun, n in _counts(answer, kernels).items()
+                if n
+            )
+            or "none",
+        ),
     ]
     if answer.model is not None:
-        out.append(("model", f"{answer.model.name}: {answer.model.sentence} ({answer.model.paper}); {replay_words(answer)}"))
+        out.append(
+            (
+                "model",
+                (
+                    f"{answer.model.name}: {answer.model.sentence} ({answer.model.paper}); "
+                    f"{replay_words(answer)}"
+                ),
+            )
+        )
     out += [
         ("written by", f"Turnbuckle {about['version']}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"),
         ("SHA-256 of the recording", clean(facts.get("sha256") or "not known")),
@@ -101,12 +132,17 @@ def recorded_in_brief(answer: Answer) -> str:
 
 
 def _devices(answer: Answer) -> list[str]:
-    return [clean(n) for n in dict.fromkeys(answer.run.profile.trace.devices["name"].drop_nulls().to_list())]
+    return [
+        clean(n)
+        for n in dict.fromkeys(answer.run.profile.trace.devices["name"].drop_nulls().to_list())
+    ]
 
 
 def replay_words(answer: Answer) -> str:
     """Name the replays that the answers used."""
-    used = list(dict.fromkeys(p.replay for p in answer.projections)) or ([answer.model.replay] if answer.model else [])
+    used = list(dict.fromkeys(p.replay for p in answer.projections)) or (
+        [answer.model.replay] if answer.model else []
+    )
     return f"{listed(used)} replay"
 
 
@@ -137,21 +173,43 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
     facts: Facts = [
         ("run time", f"{seconds(profile.seconds)}, first recorded activity to last"),
         ("kernel window", window_words(profile) or "no kernels"),
-        *([("start-up", start_up_words(answer.run, begun))] if (begun := answer.run.start_up) is not None else []),
+        *(
+            [("start-up", start_up_words(answer.run, begun))]
+            if (begun := answer.run.start_up) is not None
+            else []
+        ),
         (
             "coverage",
             (
-                f"{percent(1 - shares['cpu'] / total)} of the run time holds a recorded GPU activity, GPU call or MPI call; "
-                + ("in the rest nothing was recorded" if _device_alone(answer) else _host_work(profile))
+                (
+                    f"{percent(1 - shares['cpu'] / total)} of the run time holds a recorded GPU "
+                    "activity, GPU call or MPI call; "
+                )
+                + (
+                    "in the rest nothing was recorded"
+                    if _device_alone(answer)
+                    else _host_work(profile)
+                )
             ),
         ),
         (
             "profiler overhead",
-            f"{percent(overhead)} of the run time has the profiler itself at work" if profile.trace.overheads.height else "not recorded",
+            f"{percent(overhead)} of the run time has the profiler itself at work"
+            if profile.trace.overheads.height
+            else "not recorded",
         ),
-        *((f"link, {DIRECTION[direction]}", words) for direction, words in link_words(answer.run).items()),
+        *(
+            (f"link, {DIRECTION[direction]}", words)
+            for direction, words in link_words(answer.run).items()
+        ),
         *([("MPI", words)] if (words := message_words(profile)) else []),
-        ("tracks", f"{_tracks(profile.tracks, 'thread', 'host thread')}, {_tracks(profile.tracks, 'stream', 'device stream')}"),
+        (
+            "tracks",
+            (
+                f"{_tracks(profile.tracks, 'thread', 'host thread')}, "
+                f"{_tracks(profile.tracks, 'stream', 'device stream')}"
+            ),
+        ),
     ]
     if (cpu := summary.cpu_activity(profile)) is not None:
         facts.append(
@@ -164,11 +222,18 @@ def profiled_section(answer: Answer) -> dict[str, Any]:
             )
         )
     findings = answer.findings
-    return {"facts": facts, "devices": _devices_table(answer), "findings": findings_table(findings), "quality": _quality(findings)}
+    return {
+        "facts": facts,
+        "devices": _devices_table(answer),
+        "findings": findings_table(findings),
+        "quality": _quality(findings),
+    }
 
 
 def _device_alone(answer: Answer) -> bool:
-    """Return whether nothing of the host was recorded, so that the rest of the run is not known to be host work."""
+    """Return whether nothing of the host was recorded, so that the rest of the run is not known to
+    be host work.
+    """
     return answer.run.on_device and not answer.run.projectable
 
 
@@ -178,7 +243,10 @@ def _host_work(profile: Profile) -> str:
     total = 0.0 if work is None else work["named_s"] + work["unnamed_s"]
     if work is None or not total:
         return "the rest is host work that no record explains"
-    return f"the rest is host work, of which ranges, annotations or operators name {percent(work['named_s'] / total)}"
+    return (
+        "the rest is host work, of which ranges, annotations or operators name "
+        f"{percent(work['named_s'] / total)}"
+    )
 
 
 def _tracks(tracks: pl.DataFrame, kind: str, name: str) -> str:
@@ -211,20 +279,38 @@ def _devices_table(answer: Answer) -> Table | None:
         )
         for r in answer.run.profile.trace.devices.head(64).to_dicts()
     ]
-    head = [">device", "name", "chip", ">memory", ">memory bandwidth", ">multiprocessors", ">copy engines"]
+    head = [
+        ">device",
+        "name",
+        "chip",
+        ">memory",
+        ">memory bandwidth",
+        ">multiprocessors",
+        ">copy engines",
+    ]
     return Table("Devices as the profiler describes them.", head, rows, 8) if rows else None
 
 
 def usage_section(answer: Answer) -> dict[str, Any]:
-    """Return how the run uses the coupling: time line, copies, links, launches, kernels, calls, memory, offload map."""
+    """Return how the run uses the coupling: time line, copies, links, launches, kernels, calls,
+    memory, offload map.
+    """
     profile = answer.run.profile
     gpu = profile.has & {"kernels", "copies", "graphs", "memsets"}
     lapped = summary.overlap(profile) if gpu else {"copy_union_ns": 0}
     return {
-        "categories": profile_charts.categories(each.categories_ns(profile), category_words(answer.run)) if profile.run_time_ns else None,
+        "categories": profile_charts.categories(
+            each.categories_ns(profile), category_words(answer.run)
+        )
+        if profile.run_time_ns
+        else None,
         "categories_table": run_time_table(answer.run),
-        "each_tables": [table for table in (ranks_table(profile), gpus_table(profile)) if table is not None],
-        "distributions": profile_charts.distributions(sizes) if (sizes := transfer_distribution(profile)) else [],
+        "each_tables": [
+            table for table in (ranks_table(profile), gpus_table(profile)) if table is not None
+        ],
+        "distributions": profile_charts.distributions(sizes)
+        if (sizes := transfer_distribution(profile))
+        else [],
         "copies_table": copies_table(profile) if gpu else None,
         "overlap": profile_charts.overlap(lapped) if lapped["copy_union_ns"] else None,
         "exposed": number(lapped["copy_exposed_ns"] * 1e-9, "s") if lapped["copy_union_ns"] else "",
@@ -234,7 +320,9 @@ def usage_section(answer: Answer) -> dict[str, Any]:
         "kernels_table": kernels_table(profile),
         "calls_table": calls_table(profile),
         "host_work_tables": host_work_tables(profile),
-        "memory": profile_charts.memory(line, profile.seconds) if (line := summary.memory_timeline(profile)).height else None,
+        "memory": profile_charts.memory(line, profile.seconds)
+        if (line := summary.memory_timeline(profile)).height
+        else None,
         **_offload(answer),
     }
 
@@ -256,15 +344,30 @@ def _fits(answer: Answer) -> list[tuple[LinkFit, float | None, bool]]:
             ),
             None,
         )
-        out.append((fit, stated.value if stated else None, stated is not None and stated.nature == "assumption"))
+        out.append(
+            (
+                fit,
+                stated.value if stated else None,
+                stated is not None and stated.nature == "assumption",
+            )
+        )
     return sorted(
-        out, key=lambda f: (order.index(f[0].direction) if f[0].direction in order else 9, f[0].memory != "pinned", -f[0].size_bytes)
+        out,
+        key=lambda f: (
+            order.index(f[0].direction) if f[0].direction in order else 9,
+            f[0].memory != "pinned",
+            -f[0].size_bytes,
+        ),
     )
 
 
 def _fit_figures(answer: Answer) -> list[Figure]:
     return named(
-        [profile_charts.link_fit(fit, rate, assumed) for fit, rate, assumed in _fits(answer) if profile_charts.drawable(fit).height > 1]
+        [
+            profile_charts.link_fit(fit, rate, assumed)
+            for fit, rate, assumed in _fits(answer)
+            if profile_charts.drawable(fit).height > 1
+        ]
     )
 
 
@@ -284,10 +387,21 @@ def _fits_table(answer: Answer) -> Table | None:
         for fit, rate, _ in _fits(answer)
     ]
     caption = (
-        "Classes of copies. o+L: fixed cost of a copy. η·BW: rate of large copies. Spread: how far the sizes lie off the fitted line. A "
+        "Classes of copies. o+L: fixed cost of a copy. η·BW: rate of large copies. Spread: how "
+        "far the sizes lie off the fitted line. A "
         "class with too few sizes is estimated from its smallest and largest copies."
     )
-    head = ["class", ">copies", ">bytes", ">sizes", ">fixed cost (o+L)", ">rate (η·BW)", ">of nominal", ">R²", ">spread"]
+    head = [
+        "class",
+        ">copies",
+        ">bytes",
+        ">sizes",
+        ">fixed cost (o+L)",
+        ">rate (η·BW)",
+        ">of nominal",
+        ">R²",
+        ">spread",
+    ]
     return Table(caption, head, rows) if rows else None
 
 
@@ -307,7 +421,10 @@ def _launch_table(answer: Answer) -> Table:
         ),
         cells(
             "launch latency",
-            "from the start of the host call to the start of what it launched, where the device was idle",
+            (
+                "from the start of the host call to the start of what it launched, where the "
+                "device was idle"
+            ),
             count(launch["idle_count"]),
             ns(launch["latency_median_ns"]),
             DASH,
@@ -328,7 +445,10 @@ def _launch_table(answer: Answer) -> Table:
         ),
     ]
     return Table(
-        "Calls that cross to the device. The two launch costs are different numbers and are never added.",
+        (
+            "Calls that cross to the device. The two launch costs are different numbers and are "
+            "never added."
+        ),
         ["cost", "definition", ">count", ">median", ">95th percentile"],
         rows,
     )
@@ -338,7 +458,9 @@ def _offload(answer: Answer) -> dict[str, Any]:
     profile = answer.run.profile
     if not profile.of("kernel").height:
         return {"offload": None, "offload_table": None}
-    launch_s = answer.run.source.value("launch.latency") or answer.run.source.value("launch.call") or 0.0
+    launch_s = (
+        answer.run.source.value("launch.latency") or answer.run.source.value("launch.call") or 0.0
+    )
     table = offload_map(profile, launch_s)
     if not table.filter(pl.col("kernel_s") > 0).height:
         return {"offload": None, "offload_table": None}
@@ -353,15 +475,32 @@ def _offload(answer: Answer) -> dict[str, Any]:
             percent(r["ratio"]),
             r["pays"],
         )
-        for r, label in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 56), strict=True)
+        for r, label in zip(
+            shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 56), strict=True
+        )
     ]
     limit = percent(float(table["limit"][0]))
     caption = (
-        f"Offload decision: (copies + launch) / host time must stay below (α−1)/α = {limit}, with α = {DEFAULT_ALPHA:g} "
+        f"Offload decision: (copies + launch) / host time must stay below (α−1)/α = {limit}, with "
+        f"α = {DEFAULT_ALPHA:g} "
         f"(kernels on the host CPU assumed {DEFAULT_ALPHA:g} times slower)."
     )
-    head = ["kernel", ">count", ">kernel", ">copies", ">of them exposed", ">offload : compute", "pays"]
+    head = [
+        "kernel",
+        ">count",
+        ">kernel",
+        ">copies",
+        ">of them exposed",
+        ">offload : compute",
+        "pays",
+    ]
     return {
-        "offload": offload_figure(table, launch_s, DEFAULT_ALPHA, added_latency(answer.projections), profile.of("migration").height > 0),
+        "offload": offload_figure(
+            table,
+            launch_s,
+            DEFAULT_ALPHA,
+            added_latency(answer.projections),
+            profile.of("migration").height > 0,
+        ),
         "offload_table": Table(caption, head, rows, TOP, table.height - len(rows)),
     }

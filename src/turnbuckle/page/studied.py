@@ -1,4 +1,6 @@
-"""Studies that a report needs beyond its projections: distance, classes of time, before and after, the other replay."""
+"""Studies that a report needs beyond its projections: distance, classes of time, before and after,
+the other replay.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,14 @@ from turnbuckle.replay.timeline import TimelineReplay, no_change
 
 #: Activities that a before-and-after time line shows, at most.
 SHOWN: Final = 100
-#: Latencies of the map, nothing apart; it ends where the run takes twice as long, at a whole decade between these [s].
+#: Latencies of the map, nothing apart; it ends where the run takes twice as long, at a whole decade
+#: between these [s].
 COLUMNS: Final = 22
 NEAR_END, FAR_END = 1e-5, FARTHEST
 #: What the work of a host twice as fast costs, and of one half as fast.
 HOSTS: Final = (0.5, 2.0)
-#: Instants times breakpoints that a curve may take, and breakpoints of the largest runs: a report is to be there in seconds.
+#: Instants times breakpoints that a curve may take, and breakpoints of the largest runs: a report
+#: is to be there in seconds.
 PASSES: Final = 100_000_000
 FEWEST: Final = 16
 #: Changes of run time below this share move nothing worth a picture.
@@ -48,9 +52,11 @@ class Studies:
     surface : run time over added latency and bandwidth.
     shares : classes of time on the recorded critical path.
     without : run time [s] if a class of time took no time at all, where that can be asked.
-    by_replay : for each projection of the answer, its projection through the timeline and through the sum.
+    by_replay : for each projection of the answer, its projection through the timeline and through
+        the sum.
     by_hand : the compiled graph, and what can be moved in it.
-    moved, window : before and after on the target that changes most, and the stretch to show; None where nothing was projected.
+    moved, window : before and after on the target that changes most, and the stretch to show; None
+        where nothing was projected.
     """
 
     link: Slack
@@ -66,20 +72,35 @@ class Studies:
 
 
 def studied(answer: Answer) -> Studies | str:
-    """Ask all studies on one compiled graph where possible, or return the reason why none can be asked in one sentence."""
+    """Ask all studies on one compiled graph where possible, or return the reason why none can be
+    asked in one sentence.
+    """
     profile = answer.run.profile
     if not answer.run.projectable:
         lacks = "no host calls" if answer.run.on_device else "no GPU activity"
-        return f"The recording holds {lacks}, so there is no time line between host and device to replay."
+        return (
+            f"The recording holds {lacks}, so there is no time line between host and device to "
+            "replay."
+        )
     try:
-        ready = answer.run.prepared(replace(MODEL, kernels=answer.model.kernels if answer.model else None))
+        ready = answer.run.prepared(
+            replace(MODEL, kernels=answer.model.kernels if answer.model else None)
+        )
         if ready.timeline is None or not len(ready.timeline.graph.activity) or not profile.seconds:
-            return "The recording holds no activity that could be ordered, so there is no time line to replay."
+            return (
+                "The recording holds no activity that could be ordered, so there is no time line "
+                "to replay."
+            )
         most = min(max(PASSES // len(ready.timeline.graph.time_ns), FEWEST), MOST)
         draws = min(answer.draws, affordable(ready))
-        link, api = (tolerate(answer.run, mode, draws=draws, seed=answer.seed, ready=ready, most=most) for mode in ("link", "api"))
+        link, api = (
+            tolerate(answer.run, mode, draws=draws, seed=answer.seed, ready=ready, most=most)
+            for mode in ("link", "api")
+        )
     except CannotAnswer as e:
-        return f"{e.what[:1].upper()}{e.what[1:]}: {e.found}." + (f" What to do: {e.fix}." if e.fix else "")
+        return f"{e.what[:1].upper()}{e.what[1:]}: {e.found}." + (
+            f" What to do: {e.fix}." if e.fix else ""
+        )
     beyond = profile.seconds - float(ready.timeline.graph.time_ns.max()) * 1e-9
     by_replay = _by_replay(answer, ready)
     run = _moved(answer, by_replay, ready)
@@ -100,7 +121,11 @@ def studied(answer: Answer) -> Studies | str:
 def _latencies(link: Slack) -> Float:
     """Return the added latencies of the map [s], up to where the run takes twice as long."""
     double = link.curve.reaches(2.0 * link.measured)
-    end = FAR_END if double is None else min(max(10.0 ** math.ceil(math.log10(max(double, NEAREST))), NEAR_END), FAR_END)
+    end = (
+        FAR_END
+        if double is None
+        else min(max(10.0 ** math.ceil(math.log10(max(double, NEAREST))), NEAR_END), FAR_END)
+    )
     return np.concatenate([[0.0], np.geomspace(NEAREST, end, COLUMNS)])
 
 
@@ -112,27 +137,46 @@ def _by_replay(answer: Answer, ready: Prepared) -> list[tuple[Projection, Projec
     pairs = []
     for declared in answer.targets:
         pair, profile = Pair(answer.run.source, declared), answer.run.profile
-        pairs.append((answered(profile, ready, pair, timed), answered(profile, replace(ready, timeline=None), pair, summed)))
+        pairs.append(
+            (
+                answered(profile, ready, pair, timed),
+                answered(profile, replace(ready, timeline=None), pair, summed),
+            )
+        )
     return pairs
 
 
-def _moved(answer: Answer, by_replay: list[tuple[Projection, Projection]], ready: Prepared) -> Moved | None:
-    """Return the run before and after on the target that changes most on the timeline; None if none changes."""
+def _moved(
+    answer: Answer, by_replay: list[tuple[Projection, Projection]], ready: Prepared
+) -> Moved | None:
+    """Return the run before and after on the target that changes most on the timeline; None if none
+    changes.
+    """
     if not by_replay or answer.model is None:
         return None
     change = [0.0 if p.unknown else abs(p.penalty - 1.0) for p, _ in by_replay]
     most = int(np.argmax(change))
-    return moved(answer.run.profile, answer.run.source, answer.targets[most], answer.model, ready=ready) if change[most] > STILL else None
+    return (
+        moved(
+            answer.run.profile, answer.run.source, answer.targets[most], answer.model, ready=ready
+        )
+        if change[most] > STILL
+        else None
+    )
 
 
 def _hosts(replay: TimelineReplay, beyond: float) -> dict[float, float]:
-    """Return the run time [s] with a host twice as fast and with one half as fast, as ``slack --over cpu`` has it."""
+    """Return the run time [s] with a host twice as fast and with one half as fast, as ``slack
+    --over cpu`` has it.
+    """
     seconds = replay.seconds(host_change(replay.run, np.array(HOSTS)[:, None]))
     return {cost: float(s) + beyond for cost, s in zip(HOSTS, seconds, strict=True)}
 
 
 def _without(replay: TimelineReplay, beyond: float) -> dict[str, float]:
-    """Return the run time [s] if a class of time took none: the time that the rest would still wait."""
+    """Return the run time [s] if a class of time took none: the time that the rest would still
+    wait.
+    """
     none = no_change(len(replay.run))
     of = classes(replay.run)
     names = [*dict.fromkeys(of.tolist()), *({HOST_WORK} - set(of.tolist()))]

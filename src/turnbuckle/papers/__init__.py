@@ -1,1 +1,3 @@
-"""Papers recomputed: their own tables, number by number, and their methods on a user's own profile beside ours."""
+"""Papers recomputed: their own tables, number by number, and their methods on a user's own profile
+beside ours.
+"""

@@ -26,18 +26,41 @@ Paper = Annotated[
 ]
 Verdict = Annotated[
     list[numbers.Verdict] | None,
-    Parameter(name="--verdict", help="show only rows of this verdict; may be given several times", negative=()),
+    Parameter(
+        name="--verdict",
+        help="show only rows of this verdict; may be given several times",
+        negative=(),
+    ),
 ]
 Table13 = Annotated[
-    bool, Parameter(name="--table-13", help="Table 13 of the ECP report in our numbers: by application and technology", negative=())
+    bool,
+    Parameter(
+        name="--table-13",
+        help="Table 13 of the ECP report in our numbers: by application and technology",
+        negative=(),
+    ),
 ]
-_STYLE = {"reproduced": "green", "reproduced*": "green", "trunc": "yellow", "off": "yellow", "contradiction": "red", "n/r": "dim"}
+_STYLE = {
+    "reproduced": "green",
+    "reproduced*": "green",
+    "trunc": "yellow",
+    "off": "yellow",
+    "contradiction": "red",
+    "n/r": "dim",
+}
 
 
 def reproduce(
-    *, paper: Paper = None, verdict: Verdict = None, table_13: Table13 = False, format: FormatOption = "table", output: Output = None
+    *,
+    paper: Paper = None,
+    verdict: Verdict = None,
+    table_13: Table13 = False,
+    format: FormatOption = "table",
+    output: Output = None,
 ) -> int:
-    """Recompute every published number Turnbuckle rests on: printed, recomputed, deviation, verdict.  Exit 1 if a verdict moved."""
+    """Recompute every published number Turnbuckle rests on: printed, recomputed, deviation,
+    verdict.  Exit 1 if a verdict moved.
+    """
     if table_13:
         return _emit_table_13(bool(paper or verdict), format, output)
     from turnbuckle.papers.reproduce import PAPERS, of_papers
@@ -59,7 +82,14 @@ def show(console: Terminal, answer: Reproduced) -> None:
         paper_rows = [r for r in rows if r.id.startswith(f"{letter}.")]
         if not paper_rows:
             continue
-        table = Table(title=title, title_justify="left", title_style="italic", box=None, pad_edge=False, header_style="dim")
+        table = Table(
+            title=title,
+            title_justify="left",
+            title_style="italic",
+            box=None,
+            pad_edge=False,
+            header_style="dim",
+        )
         table.add_column("id", no_wrap=True, overflow="fold")
         table.add_column("what", overflow="fold", ratio=3)
         for name, share in (("printed", 1), ("recomputed", 2)):
@@ -72,7 +102,10 @@ def show(console: Terminal, answer: Reproduced) -> None:
         console.print()
     total = sum(verdicts.values())
     console.print(Text.assemble(f"{total} numbers: ", *_joined(verdicts)))
-    star = "* rests on what the paper does not print: a formula, a reading of a range, or the number, compared with itself then"
+    star = (
+        "* rests on what the paper does not print: a formula, a reading of a range, or the "
+        "number, compared with itself then"
+    )
     console.note(f"{star}; --format json says which, with intervals and resolutions")
 
 
@@ -86,11 +119,23 @@ def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:
     if format != "table":
         listed = [c.as_dict() for c in cells]
         sentences = [asdict(s) for s in statements()]
-        write_answer({"schema_version": SCHEMA_VERSION, "cells": listed, "statements": sentences}, listed, format, output)
+        write_answer(
+            {"schema_version": SCHEMA_VERSION, "cells": listed, "statements": sentences},
+            listed,
+            format,
+            output,
+        )
         return 0
     console = console_for(output)
     for technology in TECHNOLOGIES:
-        table = Table(title=technology, title_justify="left", title_style="italic", box=None, pad_edge=False, header_style="dim")
+        table = Table(
+            title=technology,
+            title_justify="left",
+            title_style="italic",
+            box=None,
+            pad_edge=False,
+            header_style="dim",
+        )
         table.add_column("application", no_wrap=True)
         for name in ("printed", "ours", "interval"):
             table.add_column(name, justify="right", no_wrap=True)
@@ -99,8 +144,19 @@ def _emit_table_13(chosen: bool, format: str, output: Path | None) -> int:
         for cell in cells:
             if cell.technology == technology:
                 got = "" if cell.recomputed is None else f"{cell.recomputed:.3g}"
-                span = "" if cell.low is None or cell.high is None or cell.low == cell.high else f"{cell.low:.3g} to {cell.high:.3g}"
-                table.add_row(cell.application, cell.printed, got, span.replace("to inf", "or more"), cell.verdict, cell.note)
+                span = (
+                    ""
+                    if cell.low is None or cell.high is None or cell.low == cell.high
+                    else f"{cell.low:.3g} to {cell.high:.3g}"
+                )
+                table.add_row(
+                    cell.application,
+                    cell.printed,
+                    got,
+                    span.replace("to inf", "or more"),
+                    cell.verdict,
+                    cell.note,
+                )
         console.print(table)
         console.print()
     return 0
@@ -117,7 +173,19 @@ def _cells(row: Row) -> list[Any]:
     now = row.now
     if now is None:
         return [row.id, "", "", "", "", Text("missing", style="red")]
-    got = "" if now.recomputed is None else f"{now.recomputed:.6g}" if isinstance(now.recomputed, float) else now.recomputed
-    off = "" if now.deviation is None else f"{now.deviation:+.1%}" if abs(now.deviation) >= 5e-4 else "0"
+    got = (
+        ""
+        if now.recomputed is None
+        else f"{now.recomputed:.6g}"
+        if isinstance(now.recomputed, float)
+        else now.recomputed
+    )
+    off = (
+        ""
+        if now.deviation is None
+        else f"{now.deviation:+.1%}"
+        if abs(now.deviation) >= 5e-4
+        else "0"
+    )
     verdict = Text(now.verdict, style=_STYLE[now.verdict])
     return [now.id, now.what, now.printed, got, off, verdict]

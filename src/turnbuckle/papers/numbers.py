@@ -1,6 +1,7 @@
 """Printed number of a paper, recomputed: the interval of its digits, and the verdict.
 
-A printed number x whose last digit has the unit `u` is the interval [x - u/2, x + u/2].  Inputs are swept over their intervals:
+A printed number x whose last digit has the unit `u` is the interval [x - u/2, x + u/2].  Inputs are
+swept over their intervals:
 
 =================  ===================================================================================
 verdict            meaning
@@ -75,7 +76,9 @@ def unit_of_last_digit(text: str) -> float:
 
 
 def printed(text: str) -> Interval:
-    """Return the interval of a printed number.  Raise `ValueError` for text that is not one plain number."""
+    """Return the interval of a printed number.  Raise `ValueError` for text that is not one plain
+    number.
+    """
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"not a plain number: {text!r}")
     value, half = float(text), unit_of_last_digit(text) / 2
@@ -87,27 +90,36 @@ def swept(function: Callable[..., float], *inputs: Interval) -> Interval:
 
     Parameters
     ----------
-    function : takes as many numbers; it is monotone in each of them, as the papers' equations are, so that its extremes lie where
-        each input is at one of its ends.
+    function : takes as many numbers; it is monotone in each of them, as the papers' equations are,
+        so that its extremes lie where each input is at one of its ends.
 
     >>> swept(lambda a, b: a / b, printed("3.0"), printed("2.0")).value
     1.5
     """
     nominal = float(function(*(i.value for i in inputs)))
     if len(inputs) <= _ALL_CORNERS:
-        values = [float(function(*ends)) for ends in itertools.product(*(sorted({i.low, i.high}) for i in inputs))]
+        values = [
+            float(function(*ends))
+            for ends in itertools.product(*(sorted({i.low, i.high}) for i in inputs))
+        ]
         return Interval(nominal, min(values), max(values))
-    # all combinations are too many, so each input alone decides which of its ends gives the low value
+    # all combinations are too many, so each input alone decides which of its ends gives the low
+    # value
     low, high = [], []
     for index, varied in enumerate(inputs):
-        ends = [function(*(i.value if n != index else end for n, i in enumerate(inputs))) for end in (varied.low, varied.high)]
+        ends = [
+            function(*(i.value if n != index else end for n, i in enumerate(inputs)))
+            for end in (varied.low, varied.high)
+        ]
         low.append(varied.low if ends[0] <= ends[1] else varied.high)
         high.append(varied.high if ends[0] <= ends[1] else varied.low)
     return Interval(nominal, float(function(*low)), float(function(*high)))
 
 
 class PrintedNumber(NamedTuple):
-    """Number that a paper prints: subject, quantity, a place (a size, a bin, a row), text, unit and source in the paper."""
+    """Number that a paper prints: subject, quantity, a place (a size, a bin, a row), text, unit and
+    source in the paper.
+    """
 
     subject: str
     quantity: str
@@ -119,7 +131,8 @@ class PrintedNumber(NamedTuple):
 
 @dataclass(frozen=True)
 class Paper:
-    """Numbers that a paper prints, as they ship with Turnbuckle: ``papers/<file>.csv``, texts as printed.
+    """Numbers that a paper prints, as they ship with Turnbuckle: ``papers/<file>.csv``, texts as
+    printed.
 
     >>> Paper("row_slack/numbers").text("proxy", "matrix size", "2^11")
     '16'
@@ -134,14 +147,20 @@ class Paper:
         return tuple(PrintedNumber(*row) for row in list(csv.reader(text.splitlines()))[1:])
 
     def texts(self, subject: str, quantity: str) -> dict[str, str]:
-        """Return the numbers of one kind, as printed, by their place.  Raise `KeyError` for a kind that the file does not hold."""
-        texts = {p.place: p.text for p in self.all if (p.subject, p.quantity) == (subject, quantity)}
+        """Return the numbers of one kind, as printed, by their place.  Raise `KeyError` for a kind
+        that the file does not hold.
+        """
+        texts = {
+            p.place: p.text for p in self.all if (p.subject, p.quantity) == (subject, quantity)
+        }
         if not texts:
             raise KeyError((self.file, subject, quantity))
         return texts
 
     def text(self, subject: str, quantity: str, place: str | None = None) -> str:
-        """Return one number as printed; `place` may be left out where there is only one.  Raise `KeyError` otherwise."""
+        """Return one number as printed; `place` may be left out where there is only one.  Raise
+        `KeyError` otherwise.
+        """
         texts = self.texts(subject, quantity)
         if place is None and len(texts) == 1:
             return next(iter(texts.values()))
@@ -156,13 +175,19 @@ class Paper:
 class Recomputed:
     """Printed number or statement, recomputed."""
 
-    id: str  #: paper, place and name, as ``R.T5.add``; papers are R (ECP report), N (Groves et al.), A (AHEAD), G (GPUDirect), S (slack)
+    #: paper, place and name, as ``R.T5.add``; papers are R (ECP report), N (Groves et al.), A
+    #: (AHEAD), G (GPUDirect), S (slack)
+    id: str
     #: what, resolution: as ``recorded.csv`` has them (`Recorded`)
     what: str
     printed: str
-    recomputed: float | str | None  #: number in the unit of the printed one, or text for a statement; None where it cannot be recomputed
+    #: number in the unit of the printed one, or text for a statement; None where it cannot be
+    #: recomputed
+    recomputed: float | str | None
     verdict: Verdict
-    note: str = ""  #: reason of the verdict: the assumption behind a star, the missing input, or the cause of a deviation
+    #: reason of the verdict: the assumption behind a star, the missing input, or the cause of a
+    #: deviation
+    note: str = ""
     #: low, high: least and most within the rounding of the inputs; None for statements
     low: float | None = None
     high: float | None = None
@@ -175,8 +200,14 @@ class Recomputed:
 
     @property
     def deviation(self) -> float | None:
-        """Return recomputed over printed, less one; None where either is not a plain number, or 0 is printed."""
-        if not isinstance(self.recomputed, float) or not _NUMBER.fullmatch(self.printed) or not float(self.printed):
+        """Return recomputed over printed, less one; None where either is not a plain number, or 0
+        is printed.
+        """
+        if (
+            not isinstance(self.recomputed, float)
+            or not _NUMBER.fullmatch(self.printed)
+            or not float(self.printed)
+        ):
             return None
         return self.recomputed / float(self.printed) - 1.0
 
@@ -189,9 +220,12 @@ class Recorded(NamedTuple):
     verdict: str = ""
     recomputed: float | None = None
     what: str = ""
-    #: whether it rests on an assumption that the paper does not print, or is compared with itself; the note says which
+    #: whether it rests on an assumption that the paper does not print, or is compared with itself;
+    #: the note says which
     assumed: bool = False
-    resolution: str = ""  #: where a number that does not hold is a contradiction of the paper: what Turnbuckle does, and why
+    #: where a number that does not hold is a contradiction of the paper: what Turnbuckle does, and
+    #: why
+    resolution: str = ""
     note: str = ""  #: reason of the verdict, where it names no number that is recomputed
 
 
@@ -200,7 +234,11 @@ def recorded() -> dict[str, Recorded]:
     """Return the rows of all papers by their ids, in the order of the papers."""
     return {
         r["id"]: Recorded(
-            **r | {"recomputed": float(r["recomputed"]) if r["recomputed"] else None, "assumed": bool(r["assumed"])}  # type: ignore[arg-type]
+            **r
+            | {
+                "recomputed": float(r["recomputed"]) if r["recomputed"] else None,
+                "assumed": bool(r["assumed"]),
+            }  # type: ignore[arg-type]
         )
         for r in table_rows("papers/recorded.csv")
     }
@@ -229,11 +267,13 @@ def judged(
     rounded_down_to: float | None = None,
     note: str = "",
 ) -> Recomputed:
-    """Compare a recomputed number, in the unit of the printed one, with the text of the paper, a plain number.
+    """Compare a recomputed number, in the unit of the printed one, with the text of the paper, a
+    plain number.
 
     Parameters
     ----------
-    within : interval of the text where the paper says "about", "roughly" or "up to"; if left out, that of its last digit.
+    within : interval of the text where the paper says "about", "roughly" or "up to"; if left out,
+        that of its last digit.
     rounded_down_to : step to which the paper cuts off; if left out, the unit of the last digit.
     note : that of the row, where it needs numbers.
     """
@@ -241,21 +281,40 @@ def judged(
     verdict: Verdict = "reproduced*" if row.assumed else "reproduced"
     if not overlap(interval, printed(text) if within is None else Interval(float(text), *within)):
         step = rounded_down_to or unit_of_last_digit(text)
-        cut = {math.trunc(end / step + math.copysign(1e-9, end)) for end in (interval.low, interval.high) if math.isfinite(end)}
+        cut = {
+            math.trunc(end / step + math.copysign(1e-9, end))
+            for end in (interval.low, interval.high)
+            if math.isfinite(end)
+        }
         verdict = "trunc" if round(float(text) / step) in cut else "off"
-    return Recomputed(id, row.what, text, interval.value, verdict, note or row.note, interval.low, interval.high)
+    return Recomputed(
+        id, row.what, text, interval.value, verdict, note or row.note, interval.low, interval.high
+    )
 
 
-def stated(id: str, text: str, recomputed: str, holds: bool, *, note: str = "", resolution: str = "") -> Recomputed:
+def stated(
+    id: str, text: str, recomputed: str, holds: bool, *, note: str = "", resolution: str = ""
+) -> Recomputed:
     """Return the verdict on a statement, or a number with words, that holds or does not.
 
-    One that does not hold is a contradiction where the row has a resolution; `resolution` replaces one that needs numbers.
+    One that does not hold is a contradiction where the row has a resolution; `resolution` replaces
+    one that needs numbers.
     """
     row = _row(id)
     resolution, note = resolution or row.resolution, note or row.note
     if holds:
-        return Recomputed(id, row.what, text, recomputed, "reproduced*" if row.assumed else "reproduced", note)
-    return Recomputed(id, row.what, text, recomputed, "contradiction" if resolution else "off", note, resolution=resolution)
+        return Recomputed(
+            id, row.what, text, recomputed, "reproduced*" if row.assumed else "reproduced", note
+        )
+    return Recomputed(
+        id,
+        row.what,
+        text,
+        recomputed,
+        "contradiction" if resolution else "off",
+        note,
+        resolution=resolution,
+    )
 
 
 def not_printed(id: str, text: str, missing: str, recomputed: str | None = None) -> Recomputed:

@@ -1,7 +1,8 @@
 """Published numbers that Turnbuckle rests on, recomputed through the product's own functions.
 
-The five papers have 212 rows.  ``recorded.csv`` holds the first verdict and the first recomputed number of each row.  A row that
-moves from them is a defect of Turnbuckle or a discovery about the paper, and must be examined.
+The five papers have 212 rows.  ``recorded.csv`` holds the first verdict and the first recomputed
+number of each row.  A row that moves from them is a defect of Turnbuckle or a discovery about the
+paper, and must be examined.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _MODULES: Final = {
     "G": ("gpudirect.numbers",),
     "S": ("row_slack.numbers",),
 }
-#: A recomputed number may differ from the recorded one by this share: other libraries round differently.
+#: A recomputed number may differ from the recorded one by this share: other libraries round
+#: differently.
 SAME: Final = 2e-3
 
 
@@ -54,7 +56,9 @@ class Row(Declared):
 
     @property
     def moved(self) -> str:
-        """Return in words how the row moved from its record; an empty text where it did not move."""
+        """Return in words how the row moved from its record; an empty text where it did not
+        move.
+        """
         if self.recorded is None:
             return "not recorded"
         if self.now is None:
@@ -71,7 +75,9 @@ class Row(Declared):
     @property
     def paper(self) -> str:
         """Return the word of the paper, a key of `PAPERS`."""
-        return next(word for word, (letter, _) in PAPERS.items() if self.id.startswith(f"{letter}."))
+        return next(
+            word for word, (letter, _) in PAPERS.items() if self.id.startswith(f"{letter}.")
+        )
 
     @property
     def verdict(self) -> str:
@@ -90,7 +96,9 @@ class Row(Declared):
 
 
 def reproduce(papers: Collection[str] = tuple(PAPERS)) -> list[Row]:
-    """Recompute the rows of some papers (words of `PAPERS`), in the order in which they are recorded."""
+    """Recompute the rows of some papers (words of `PAPERS`), in the order in which they are
+    recorded.
+    """
     letters = list(dict.fromkeys(PAPERS[word][0] for word in papers))
     now: dict[str, Recomputed] = {}
     for letter in letters:
@@ -99,7 +107,10 @@ def reproduce(papers: Collection[str] = tuple(PAPERS)) -> list[Row]:
                 assert row.id not in now, f"{row.id} is recomputed twice"
                 now[row.id] = row
     records = {id: r for id, r in recorded().items() if id.partition(".")[0] in letters}
-    return [Row(now.get(id), records.get(id)) for id in (*records, *(id for id in now if id not in records))]
+    return [
+        Row(now.get(id), records.get(id))
+        for id in (*records, *(id for id in now if id not in records))
+    ]
 
 
 def counts(rows: Collection[Row]) -> dict[str, int]:
@@ -138,15 +149,22 @@ class Reproduced(Shown):
 
     def table(self) -> pl.DataFrame:
         """Return a row for each published number; numbers and statements alike are text."""
-        rows = [{k: v if v is None else str(v) for k, v in row.as_dict().items()} for row in self.rows]
+        rows = [
+            {k: v if v is None else str(v) for k, v in row.as_dict().items()} for row in self.rows
+        ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def headline(self) -> str:
         """Return the verdicts in one line."""
-        return f"{len(self.every)} numbers: {', '.join(f'{count} {verdict}' for verdict, count in self.verdicts().items())}"
+        return (
+            f"{len(self.every)} numbers: "
+            f"{', '.join(f'{count} {verdict}' for verdict, count in self.verdicts().items())}"
+        )
 
 
-def of_papers(papers: Collection[str] = tuple(PAPERS), verdicts: Collection[str] = ()) -> Reproduced:
+def of_papers(
+    papers: Collection[str] = tuple(PAPERS), verdicts: Collection[str] = ()
+) -> Reproduced:
     """Recompute the published numbers of some papers: ``turnbuckle reproduce``.
 
     Parameters
@@ -155,4 +173,6 @@ def of_papers(papers: Collection[str] = tuple(PAPERS), verdicts: Collection[str]
     verdicts : keep only rows of these verdicts (`VERDICTS`); none keeps all.
     """
     every = reproduce(papers)
-    return Reproduced(every, [row for row in every if not verdicts or (row.now and row.now.verdict in verdicts)])
+    return Reproduced(
+        every, [row for row in every if not verdicts or (row.now and row.now.verdict in verdicts)]
+    )

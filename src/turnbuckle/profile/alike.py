@@ -16,10 +16,15 @@ def alike(*columns: NDArray[Any]) -> tuple[Int, Int]:
 
     Returns
     -------
-    Number of each row's combination of values, in the order in which they first occur; the row at which each first occurs.
+    Number of each row's combination of values, in the order in which they first occur; the row at
+    which each first occurs.
 
     >>> [found.tolist() for found in alike(np.array([7, 3, 7]), np.array([1, 2, 2]))]
     [[0, 1, 2], [0, 1, 2]]
     """
-    number, first = _native.numbered([np.ascontiguousarray(column, dtype=np.int64) for column in columns])
-    return np.frombuffer(number, dtype=np.uint32).astype(np.int64), np.frombuffer(first, dtype=np.uint32).astype(np.int64)
+    number, first = _native.numbered(
+        [np.ascontiguousarray(column, dtype=np.int64) for column in columns]
+    )
+    return np.frombuffer(number, dtype=np.uint32).astype(np.int64), np.frombuffer(
+        first, dtype=np.uint32
+    ).astype(np.int64)

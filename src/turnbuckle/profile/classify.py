@@ -1,8 +1,9 @@
 """Classes of host calls by their names.
 
-The rules are a plain list, of which the first match on the call's name without its version suffix decides.  They cover the CUDA
-runtime and driver; HIP names follow the same words.  OpenCL's rules come first.  Whether a call of OpenCL blocks is an argument, which the
-recorder writes behind the name: ``clEnqueueReadBuffer (blocking)``.
+The rules are a plain list, of which the first match on the call's name without its version suffix
+decides.  They cover the CUDA runtime and driver; HIP names follow the same words.  OpenCL's rules
+come first.  Whether a call of OpenCL blocks is an argument, which the recorder writes behind the
+name: ``clEnqueueReadBuffer (blocking)``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ RULES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     (re.compile(row["pattern"]), row["class"]) for row in table_rows("profile/call_classes.csv")
 )
 
-#: Which kind of activity a class of call is; a call that `waits` is of kind sync whatever its class.
+#: Which kind of activity a class of call is; a call that `waits` is of kind sync whatever its
+#: class.
 KIND_OF_CLASS: Final = {"launch": "launch", "alloc": "alloc", "sync": "sync"}
 
 #: Classes whose call crosses from host to device, so that added distance is added to it .
@@ -61,7 +63,8 @@ def opencl(name: str) -> bool:
 
 
 def waits(name: str) -> bool:
-    """Return whether a host call waits for device work by its nature: synchronisation, or a copy that blocks until it is done.
+    """Return whether a host call waits for device work by its nature: synchronisation, or a copy
+    that blocks until it is done.
 
     >>> [waits(n) for n in ("cudaDeviceSynchronize", "cudaMemcpy", "cuMemcpyDtoH_v2", "cudaMemcpyAsync", "cudaMemset", "cudaFree")]
     [True, True, True, False, False, False]
@@ -75,18 +78,28 @@ def waits(name: str) -> bool:
 
 
 def call_classes(name: pl.Series, names: pl.Series) -> np.ndarray:
-    """Return the class code of every call, int8: `name` holds indices into `names`; 9 (other) where the name is missing."""
+    """Return the class code of every call, int8: `name` holds indices into `names`; 9 (other) where
+    the name is missing.
+    """
     return by_name(name, names, lambda text: CALL_CLASS[call_class(text)], CALL_CLASS["other"])
 
 
 def calls_wait(name: pl.Series, names: pl.Series) -> Bool:
-    """Return whether each call `waits`: `name` holds indices into `names`; False where the name is missing."""
+    """Return whether each call `waits`: `name` holds indices into `names`; False where the name is
+    missing.
+    """
     return by_name(name, names, waits, False)
 
 
-def by_name(name: pl.Series, names: pl.Series, rule: Callable[[str], int | bool], missing: int | bool) -> NDArray[Any]:
-    """Evaluate `rule` once per distinct name and return the value for each call; `missing` where it has no name."""
-    of_name: NDArray[Any] = np.full(len(names) + 1, missing, dtype=np.bool_ if isinstance(missing, bool) else np.int8)
+def by_name(
+    name: pl.Series, names: pl.Series, rule: Callable[[str], int | bool], missing: int | bool
+) -> NDArray[Any]:
+    """Evaluate `rule` once per distinct name and return the value for each call; `missing` where it
+    has no name.
+    """
+    of_name: NDArray[Any] = np.full(
+        len(names) + 1, missing, dtype=np.bool_ if isinstance(missing, bool) else np.int8
+    )
     index = filled(name, len(names))
     for place in np.flatnonzero(np.bincount(index, minlength=len(names) + 1)[:-1]).tolist():
         of_name[place] = rule(names[place] or "")

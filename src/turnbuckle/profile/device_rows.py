@@ -1,4 +1,6 @@
-"""Rows on devices: their number, the number of those that name their call, and the share of the device's time in these."""
+"""Rows on devices: their number, the number of those that name their call, and the share of the
+device's time in these.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,18 @@ def device_rows(trace: Trace) -> dict[str, Any] | None:
         length = (frame["end_ns"] - frame["start_ns"]).to_numpy()
         named = np.zeros(frame.height, np.bool_)
         named[pairs["row"].to_numpy()] = True
-        counted = ~np.isin(frame["direction"].to_numpy(), MIGRATIONS) if name == "copies" else np.ones(frame.height, np.bool_)
+        counted = (
+            ~np.isin(frame["direction"].to_numpy(), MIGRATIONS)
+            if name == "copies"
+            else np.ones(frame.height, np.bool_)
+        )
         count, with_call = count + int(counted.sum()), with_call + int((named & counted).sum())
-        time, called = time + int(length[counted].sum()), called + int(length[named & counted].sum())
-    return {"count": count, "with_call": with_call, "time_share": called / time if time else None} if count else None
+        time, called = (
+            time + int(length[counted].sum()),
+            called + int(length[named & counted].sum()),
+        )
+    return (
+        {"count": count, "with_call": with_call, "time_share": called / time if time else None}
+        if count
+        else None
+    )

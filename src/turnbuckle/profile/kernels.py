@@ -1,7 +1,7 @@
 """Kernels of one kind: what their names say they compute, and how they were launched.
 
-Names are matched against a table (``schema/kernels/names.csv``), first the function's own name, then all of it with its template
-arguments.  A name that tells nothing is of the class ``other``.
+Names are matched against a table (``schema/kernels/names.csv``), first the function's own name,
+then all of it with its template arguments.  A name that tells nothing is of the class ``other``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from turnbuckle.foundation.schema import table_rows
 from turnbuckle.profile.alike import alike
 from turnbuckle.trace.trace import Trace
 
-#: What holds a class up: arithmetic units of its precision, device memory, or no unit of its GPU (it waits for others); empty is not known.
+#: What holds a class up: arithmetic units of its precision, device memory, or no unit of its GPU
+#: (it waits for others); empty is not known.
 Bound = Literal["pipe", "memory", "none", ""]
-#: Kinds of one run that are kept apart; the rest take the launch of the longest of their class and precision.
+#: Kinds of one run that are kept apart; the rest take the launch of the longest of their class and
+#: precision.
 MOST_KINDS: Final = 64
 OTHER: Final = "other"
 #: Class of kernels that move data between GPUs.
@@ -38,13 +40,14 @@ class KernelKind:
 
     Attributes
     ----------
-    name : class by name, ``matrix product`` or ``elementwise``; ``other`` where the name tells none.
+    name : class by name, ``matrix product`` or ``elementwise``; ``other`` where the name tells
+        none.
     bound : what holds the class up.
     precision : ``fp64``, ``tf32``, ``bf16``, ...; empty where the name tells none.
     layout : ``tn`` or ``nn``, of a product of matrices; empty where the name tells none.
     seconds : their mean time [s]; 0 where it is not known.
-    blocks, threads, registers, shared_bytes : thread blocks of a launch, threads a block, registers a thread, shared memory a block [B];
-        0 where the recording does not state them.
+    blocks, threads, registers, shared_bytes : thread blocks of a launch, threads a block, registers
+        a thread, shared memory a block [B]; 0 where the recording does not state them.
     given : row of the user's table that gives their time elsewhere; -1 for none.
     """
 
@@ -96,16 +99,28 @@ def kind_by_name(name: str) -> KernelKind:
     """
     text = _NAMELESS.sub("", name[:_LONGEST])
     stem = re.split(r"[<(]", text, maxsplit=1)[0]
-    match = next((rule for part in (stem, text) for rule in rules() if rule.what == "class" and rule.pattern.search(part)), None)
+    match = next(
+        (
+            rule
+            for part in (stem, text)
+            for rule in rules()
+            if rule.what == "class" and rule.pattern.search(part)
+        ),
+        None,
+    )
     precision, layout = (_word(what, text) for what in ("precision", "layout"))
     if match is None:
         return KernelKind(precision=precision)
-    return KernelKind(match.word, match.bound, precision, layout if match.word == "matrix product" else "")
+    return KernelKind(
+        match.word, match.bound, precision, layout if match.word == "matrix product" else ""
+    )
 
 
 def _word(what: str, text: str) -> str:
     """Return the word of the first rule of a kind that matches; empty where none does."""
-    return next((rule.word for rule in rules() if rule.what == what and rule.pattern.search(text)), "")
+    return next(
+        (rule.word for rule in rules() if rule.what == what and rule.pattern.search(text)), ""
+    )
 
 
 def between_gpus(name: str) -> bool:
@@ -120,7 +135,9 @@ def between_gpus(name: str) -> bool:
 _LAUNCH: Final = ("blocks", "threads", "registers", "shared_bytes")
 
 
-def kinds_of(trace: Trace, given: Callable[[str], int] | None = None) -> tuple[list[KernelKind], NDArray[np.int32]]:
+def kinds_of(
+    trace: Trace, given: Callable[[str], int] | None = None
+) -> tuple[list[KernelKind], NDArray[np.int32]]:
     """Return the kinds of a run's kernels, and the kind of each row of ``trace.kernels``.
 
     Parameters
@@ -143,7 +160,9 @@ def kinds_of(trace: Trace, given: Callable[[str], int] | None = None) -> tuple[l
     head_of_row = of_name[kernels["name"].fill_null(len(trace.names)).to_numpy()]
     launched = [kernels[c].fill_null(0).cast(pl.Int64).clip(0).to_numpy() for c in _LAUNCH]
     group, place = alike(head_of_row, *launched)
-    ns = np.bincount(group, weights=(kernels["end_ns"] - kernels["start_ns"]).to_numpy(), minlength=len(place))
+    ns = np.bincount(
+        group, weights=(kernels["end_ns"] - kernels["start_ns"]).to_numpy(), minlength=len(place)
+    )
     mean = ns / np.maximum(np.bincount(group, minlength=len(place)), 1) * 1e-9
     longest = np.argsort(-ns, kind="stable")
     kinds: list[KernelKind] = []
@@ -151,7 +170,9 @@ def kinds_of(trace: Trace, given: Callable[[str], int] | None = None) -> tuple[l
     first: dict[int, int] = {}
     for row_of_group, seconds in zip(place[longest].tolist(), mean[longest].tolist(), strict=True):
         head = int(head_of_row[row_of_group])
-        blocks, threads, registers, shared_bytes = (int(column[row_of_group]) for column in launched)
+        blocks, threads, registers, shared_bytes = (
+            int(column[row_of_group]) for column in launched
+        )
         if len(kinds) < MOST_KINDS or head not in first:
             of, row = heads[head]
             told = replace(of, seconds=seconds, given=row, blocks=blocks, threads=threads)

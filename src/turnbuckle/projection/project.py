@@ -1,10 +1,10 @@
-"""START HERE.  A run is activities in an order: price each on the new machine, anchor the price in what was measured,
-put the activities back in order.
+"""START HERE.  A run is activities in an order: price each on the new machine, anchor the price in
+what was measured, put the activities back in order.
 
     price, anchor (`anchor`) -> replay (`order`) -> Projection
 
-Everything else in Turnbuckle prepares these calls (reading, profiling, describing machines) or repeats them (`study`),
-and shows what came out (`report`, `cli`).
+Everything else in Turnbuckle prepares these calls (reading, profiling, describing machines) or
+repeats them (`study`), and shows what came out (`report`, `cli`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from turnbuckle.machine.parameter_names import ParameterName
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.profile.profile import Profile
 from turnbuckle.projection.admission import require, require_order
-from turnbuckle.projection.anchor import Durations, Prices, anchored, kernels_longer_by, nic_kept, on_host
+from turnbuckle.projection.anchor import (
+    Durations,
+    Prices,
+    anchored,
+    kernels_longer_by,
+    nic_kept,
+    on_host,
+)
 from turnbuckle.projection.assumptions import both_ways, coupling_change, findings, kernel_ratio
 from turnbuckle.projection.elsewhere.holes import hole
 from turnbuckle.projection.elsewhere.host_reads import crosses, hanging_on_reads, read_again
@@ -45,17 +52,21 @@ def project(profile: Profile, pair: Pair, model: Model) -> Projection:
 
     Returns
     -------
-    Projection without interval; `turnbuckle.projection.uncertainty` adds it by asking again with drawn machines.
+    Projection without interval; `turnbuckle.projection.uncertainty` adds it by asking again with
+    drawn machines.
 
     Raises
     ------
-    CannotAnswer : A121, the profile has no host-device activity and the target is another machine; A122, its order cannot be trusted.
+    CannotAnswer : A121, the profile has no host-device activity and the target is another machine;
+        A122, its order cannot be trusted.
     UsageError : A509, the machine or a charge makes a run time that is no number.
     """
     return answered(profile, prepared(profile, model), pair, model)
 
 
-def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durations: Durations | None = None) -> Projection:
+def answered(
+    profile: Profile, ready: Prepared, pair: Pair, model: Model, durations: Durations | None = None
+) -> Projection:
     """Do the same as `project` for a profile that is already prepared.
 
     Parameters
@@ -82,7 +93,9 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
         nic_bound=dict(ready.nic_bound),
         network=ready.network,
         staging=_staging(profile, ready, durations, float(result.seconds)),
-        kept_network_seconds=None if ready.network is None else float(replayed(replace(ready, network=None), durations).seconds),
+        kept_network_seconds=None
+        if ready.network is None
+        else float(replayed(replace(ready, network=None), durations).seconds),
         seconds=float(result.seconds),
         measured_seconds=profile.seconds,
         breakdown=result.breakdown,
@@ -108,15 +121,28 @@ def answered(profile: Profile, ready: Prepared, pair: Pair, model: Model, durati
     return projection.unanswered(unknown) if unknown else projection
 
 
-def _staging(profile: Profile, ready: Prepared, durations: Durations, seconds: float) -> Staging | None:
-    """Return what of the run stages messages, and what GPUDirect makes of it; None where nothing does, or without an order."""
+def _staging(
+    profile: Profile, ready: Prepared, durations: Durations, seconds: float
+) -> Staging | None:
+    """Return what of the run stages messages, and what GPUDirect makes of it; None where nothing
+    does, or without an order.
+    """
     if ready.timeline is None or ready.staging is None or not len(ready.staging):
         return None
-    return staging(ready.timeline, ready.staging, ready.direct, changed(ready, durations), profile.seconds, seconds)
+    return staging(
+        ready.timeline,
+        ready.staging,
+        ready.direct,
+        changed(ready, durations),
+        profile.seconds,
+        seconds,
+    )
 
 
 def _kernel_ratio(durations: Durations, pair: Pair, model: Model) -> float | None:
-    """Return how much faster all kernels together run on the target; None where they keep their time."""
+    """Return how much faster all kernels together run on the target; None where they keep their
+    time.
+    """
     if model.alpha != "auto" or pair.target is pair.source:
         return kernel_ratio(pair, model)
     rows = durations.run.kind == "kernel"
@@ -132,24 +158,33 @@ def priced(
     host: tuple[float, float] | None = None,
     reads: float = 0.0,
 ) -> Durations:
-    """Return the durations of the pieces on the target as stated, with the middle of what no file says.
+    """Return the durations of the pieces on the target as stated, with the middle of what no file
+    says.
 
-    `on_source` holds prices on the source that are known, and is filled in; None keeps none.  `host` says how many times longer the host
-    takes for the program's work and for calls; None as the machines state it.  `reads` says how far kernels go from reading host memory
-    once to the most that their classes allow, from 0 to 1.
+    `on_source` holds prices on the source that are known, and is filled in; None keeps none.
+    `host` says how many times longer the host takes for the program's work and for calls; None as
+    the machines state it.  `reads` says how far kernels go from reading host memory once to the
+    most that their classes allow, from 0 to 1.
     """
     durations = anchored(ready.run, pair.source, stated(ready, pair), model, on_source)
-    middles = (host_longer(pair, pair.target, pair.source, Draws(), model.host, kind) for kind in ready.works)
+    middles = (
+        host_longer(pair, pair.target, pair.source, Draws(), model.host, kind)
+        for kind in ready.works
+    )
     work, calls = middles if host is None else (np.asarray(longer) for longer in host)
     durations = kernels_longer_by(durations, zero_copy_longer(pair, model.port, Draws()))
     if crosses(pair, model.port):
         again = read_again(durations, ready.copied_bytes, pair, model.kernels, reads)
         durations = kernels_longer_by(durations, again)
-    return nic_kept(on_host(durations, work, calls, launches_kept(ready.run, pair)), ready.nic_bound)
+    return nic_kept(
+        on_host(durations, work, calls, launches_kept(ready.run, pair)), ready.nic_bound
+    )
 
 
 def _reads(ready: Prepared, pair: Pair, model: Model, once: float) -> list[Finding]:
-    """Return finding A399 where an answer hangs on how often kernels read host memory; `once` is the run time of the least [s]."""
+    """Return finding A399 where an answer hangs on how often kernels read host memory; `once` is
+    the run time of the least [s].
+    """
     if not crosses(pair, model.port):
         return []
     most = replayed(ready, priced(ready, pair, model, reads=1.0)).seconds
@@ -157,21 +192,34 @@ def _reads(ready: Prepared, pair: Pair, model: Model, once: float) -> list[Findi
 
 
 def host_penalty(ready: Prepared, pair: Pair, model: Model, work: float, calls: float) -> Float:
-    """Return projected over recorded run time if the target's host took so many times longer for the program's work, and for calls.
+    """Return projected over recorded run time if the target's host took so many times longer for
+    the program's work, and for calls.
 
     A number that differs between points of a sweep gives one of each.
     """
-    return np.asarray(run_times(ready, priced(ready, pair, model, host=(work, calls))) / ready.measured)
+    return np.asarray(
+        run_times(ready, priced(ready, pair, model, host=(work, calls))) / ready.measured
+    )
 
 
 def launches_kept(run: Pieces, pair: Pair) -> Bool:
-    """Return the mask of launches that keep the source's price because the target's file states none; loading code has no such price."""
-    return np.asarray((run.kind == "launch") & ~run.one_off & np.where(run.idle_device, *(unstated(pair, n) for n in _LAUNCHES)))
+    """Return the mask of launches that keep the source's price because the target's file states
+    none; loading code has no such price.
+    """
+    return np.asarray(
+        (run.kind == "launch")
+        & ~run.one_off
+        & np.where(run.idle_device, *(unstated(pair, n) for n in _LAUNCHES))
+    )
 
 
 _LAUNCHES: Final[tuple[ParameterName, ...]] = ("launch.latency", "launch.call")
 
 
 def stated(ready: Prepared, pair: Pair) -> Priced:
-    """Return the target as the answer takes it: what its file says, and the middle of what no file says."""
-    return elsewhere(pair, pair.target, pair.source, Draws(), ready.sharers, ready.work == "framework")
+    """Return the target as the answer takes it: what its file says, and the middle of what no file
+    says.
+    """
+    return elsewhere(
+        pair, pair.target, pair.source, Draws(), ready.sharers, ready.work == "framework"
+    )

@@ -18,17 +18,28 @@ if TYPE_CHECKING:
     from turnbuckle.projection.elsewhere.network import Carried
     from turnbuckle.projection.elsewhere.staging import Staging
 
-#: Parts of a breakdown, as Groves et al. 2022 (Fig 10) have them; `other` is MPI, other host calls and host work.
+#: Parts of a breakdown, as Groves et al. 2022 (Fig 10) have them; `other` is MPI, other host calls
+#: and host work.
 PARTS = ("launch", "kernel", "copy", "other")
-PART_OF_CATEGORY = {"kernel": "kernel", "copy": "copy", "mpi": "other", "api": "other", "cpu": "other"}
+PART_OF_CATEGORY = {
+    "kernel": "kernel",
+    "copy": "copy",
+    "mpi": "other",
+    "api": "other",
+    "cpu": "other",
+}
 #: Keys that both answers of a target have: as the machine is, and by its coupling alone.
 BOTH: Final = (
-    "verdict seconds measured_seconds kernel_window_seconds penalty benefit interval median interval_level draws seed envelope "
-    "breakdown measured_breakdown change plain_sums measured_plain_sums break_even drivers staging copies"
+    "verdict seconds measured_seconds kernel_window_seconds penalty benefit interval median "
+    "interval_level draws seed envelope "
+    "breakdown measured_breakdown change plain_sums measured_plain_sums break_even drivers "
+    "staging copies"
 )
-#: The finding of what decides without being a number of a machine file; of such a number it is A394.
+#: The finding of what decides without being a number of a machine file; of such a number it is
+#: A394.
 _FINDINGS: Final = {SOURCE_GPU: "M114", PAGES: "A530"}
-#: Change that two runs of one configuration show.  Table IV of Shorts and Grant falls by 0.5 % (1.014 to 1.009) where it should rise.
+#: Change that two runs of one configuration show.  Table IV of Shorts and Grant falls by 0.5 %
+#: (1.014 to 1.009) where it should rise.
 NOISE: Final = 0.005
 
 
@@ -36,7 +47,8 @@ NOISE: Final = 0.005
 class Interval:
     """Quantiles of the projected run time [s] over the drawn parameters.
 
-    `apart` are two ranges that it holds, by the timeline and by the sum, where these have nothing in common; None elsewhere.
+    `apart` are two ranges that it holds, by the timeline and by the sum, where these have nothing
+    in common; None elsewhere.
     """
 
     low: float
@@ -48,9 +60,11 @@ class Interval:
     apart: tuple[tuple[float, float], tuple[float, float]] | None = None
 
     def joined(self, low: float, high: float, measured: float) -> Interval:
-        """Return the interval that holds the sum's range [s] too, if the two lie apart by more than `NOISE` and one is faster.
+        """Return the interval that holds the sum's range [s] too, if the two lie apart by more than
+        `NOISE` and one is faster.
 
-        Of delays alone the sum is the worst case by what it is: there the two differ by what overlap hides, and do not contradict.
+        Of delays alone the sum is the worst case by what it is: there the two differ by what
+        overlap hides, and do not contradict.
         """
         gap = max(self.low, low) - min(self.high, high)
         faster = min(self.low, low) < measured * (1.0 - NOISE)
@@ -86,7 +100,8 @@ class CopyClass(Ranged, Declared):
 
 @dataclass(frozen=True)
 class Copies(CopyClass):
-    """All copies of a run on a target: what every question says that is asked how long they take (decision D21).
+    """All copies of a run on a target: what every question says that is asked how long they take
+    (decision D21).
 
     Attributes
     ----------
@@ -138,7 +153,9 @@ class Kernels(KernelClass):
 
 
 def copy_class(direction: str, memory: str) -> tuple[str, str]:
-    """Return the class that a copy is counted in: its direction and kind of host memory, or ``device`` where no host is part of it."""
+    """Return the class that a copy is counted in: its direction and kind of host memory, or
+    ``device`` where no host is part of it.
+    """
     return direction, "device" if direction in ("d2d", "p2p") else memory or "unknown"
 
 
@@ -157,30 +174,41 @@ class Projection(Declared):
     target, title : the machine.
     model, replay : how the answer was made.
     seconds, measured_seconds : projected and recorded run time [s].
-    measured_breakdown : exposed time by part [s], along the critical path by the timeline; the parts add up to the recorded run time.
+    measured_breakdown : exposed time by part [s], along the critical path by the timeline; the
+        parts add up to the recorded run time.
     change : which parts the change of the run time comes from [s]; they add up to it.
     breakdown : their sum [s]; the parts add up to the run time, and none is below nothing.
-    envelope : what no other order of the same activities could leave [s]: all savings exposed, all delays exposed.
+    envelope : what no other order of the same activities could leave [s]: all savings exposed, all
+        delays exposed.
     coupling : the change in link, latency and bandwidth that the ratio stands for (decision D17).
-    order : how far the recorded order can be trusted: share of the critical path that rules explain, and where the rest is; empty where
-        nobody asked for the timeline.
+    order : how far the recorded order can be trusted: share of the critical path that rules
+        explain, and where the rest is; empty where nobody asked for the timeline.
     interval : from the errors of all parameters; None where nothing was drawn.
     drivers : share of the interval's variance by parameter, largest first.
-    host : how many times longer the target's host takes for the code between calls; None where it is the source's host.
-    alone : the same target with the kernels and the host of the recording, where it has others: what the coupling changes.
-    nic_bound : share of the bytes by direction that go on to the network card, so that their copies keep their time; empty where nothing
-        tells.
-    network : the networks that the messages were priced on; None where messages keep their recorded time.
+    host : how many times longer the target's host takes for the code between calls; None where it
+        is the source's host.
+    alone : the same target with the kernels and the host of the recording, where it has others:
+        what the coupling changes.
+    nic_bound : share of the bytes by direction that go on to the network card, so that their copies
+        keep their time; empty where nothing tells.
+    network : the networks that the messages were priced on; None where messages keep their recorded
+        time.
     kept_network_seconds : projected run time on the network of the recording [s]; None as above.
-    staging : the copies that stage messages, and the run without them by GPUDirect; None where nothing does, or by the sum.
-    copies : the time of all copies, exposed or not; None where nobody asked for it or the run has none.
-    kernels : the time of all kernels on another GPU, exposed or not; None where the target keeps the recording's, or nothing was drawn.
+    staging : the copies that stage messages, and the run without them by GPUDirect; None where
+        nothing does, or by the sum.
+    copies : the time of all copies, exposed or not; None where nobody asked for it or the run has
+        none.
+    kernels : the time of all kernels on another GPU, exposed or not; None where the target keeps
+        the recording's, or nothing was drawn.
     sample : the drawn run times [s], common draws for all targets of one call.
     findings : what was assumed, missing or out of range.
-    plain_sums, measured_plain_sums : launches, kernels and copies added up, hidden behind other work or not [s].
-    unknown : what decides the answer and nothing states, as ``FP64 of gb300``; empty where the answer has its numbers.
-    kernel_window_seconds, measured_kernel_window_seconds : projected and recorded time from the first kernel's start to the last
-        kernel's end [s], as Groves et al. report a run; None by the sum, which has no instants, and without kernels of their own rows.
+    plain_sums, measured_plain_sums : launches, kernels and copies added up, hidden behind other
+        work or not [s].
+    unknown : what decides the answer and nothing states, as ``FP64 of gb300``; empty where the
+        answer has its numbers.
+    kernel_window_seconds, measured_kernel_window_seconds : projected and recorded time from the
+        first kernel's start to the last kernel's end [s], as Groves et al. report a run; None by
+        the sum, which has no instants, and without kernels of their own rows.
     """
 
     target: str
@@ -215,7 +243,9 @@ class Projection(Declared):
     measured_plain_sums: dict[str, float] = field(default_factory=dict)
 
     def unanswered(self, unknown: str) -> Projection:
-        """Return the same projection without its numbers, since `unknown` decides them; what the coupling alone changes stays."""
+        """Return the same projection without its numbers, since `unknown` decides them; what the
+        coupling alone changes stays.
+        """
         return replace(
             self,
             unknown=unknown,
@@ -236,7 +266,9 @@ class Projection(Declared):
         )
 
     def drawn(self, draws: int) -> Projection:
-        """Return a projection without numbers with as many draws of none, for what is made of several projections."""
+        """Return a projection without numbers with as many draws of none, for what is made of
+        several projections.
+        """
         return replace(self, sample=np.full(draws, math.nan) if draws else None)
 
     @property
@@ -256,7 +288,9 @@ class Projection(Declared):
 
     @property
     def by_coupling(self) -> Projection:
-        """Return what the coupling alone changes: the projection itself where the target has the recording's kernels and host."""
+        """Return what the coupling alone changes: the projection itself where the target has the
+        recording's kernels and host.
+        """
         return self.alone or self
 
     @property
@@ -265,8 +299,14 @@ class Projection(Declared):
         return declared(self.by_coupling, BOTH.split())
 
     def as_row(self) -> dict[str, Any]:
-        """Return the columns of a table of projections; those that begin with ``coupling_`` are of what the coupling alone changes."""
-        about = {"cannot_say": self.unknown, "measured_seconds": self.measured_seconds, "kernel_alpha": self.alpha}
+        """Return the columns of a table of projections; those that begin with ``coupling_`` are of
+        what the coupling alone changes.
+        """
+        about = {
+            "cannot_say": self.unknown,
+            "measured_seconds": self.measured_seconds,
+            "kernel_alpha": self.alpha,
+        }
         alone = {f"coupling_{name}": value for name, value in self.by_coupling._columns.items()}
         return {"target": self.target, "title": self.title, **self._columns, **about, **alone}
 
@@ -274,25 +314,44 @@ class Projection(Declared):
     def _columns(self) -> dict[str, Any]:
         """Return the columns that both answers have."""
         low, high = self.ends
-        times = {"seconds": self.seconds, "low_seconds": low, "high_seconds": high, "kernel_window_seconds": self.kernel_window_seconds}
+        times = {
+            "seconds": self.seconds,
+            "low_seconds": low,
+            "high_seconds": high,
+            "kernel_window_seconds": self.kernel_window_seconds,
+        }
         parts = {f"{part}_seconds": value for part, value in self.breakdown.items()}
-        return {"verdict": self.verdict, **times, "penalty": self.penalty, "benefit": self.benefit, **parts}
+        return {
+            "verdict": self.verdict,
+            **times,
+            "penalty": self.penalty,
+            "benefit": self.benefit,
+            **parts,
+        }
 
     @property
     def kernels_and_host(self) -> float:
-        """Return how many times longer the run takes by the target's kernels and host; 1 where they are the recording's."""
+        """Return how many times longer the run takes by the target's kernels and host; 1 where they
+        are the recording's.
+        """
         return self.seconds / self.by_coupling.seconds if self.by_coupling.seconds else 1.0
 
     @property
     def verdict(self) -> str:
-        """Return what the target does to the run time, in the words of `turnbuckle.show.verdict`."""
+        """Return what the target does to the run time, in the words of
+        `turnbuckle.show.verdict`.
+        """
         words: str = registry.load("services", "verdict in words")(self)
         return words
 
     @property
     def ends(self) -> tuple[float, float]:
         """Return the ends of the interval [s]; the answer itself where nothing was drawn."""
-        return (self.interval.low, self.interval.high) if self.interval else (self.seconds, self.seconds)
+        return (
+            (self.interval.low, self.interval.high)
+            if self.interval
+            else (self.seconds, self.seconds)
+        )
 
     @property
     def median(self) -> float:
@@ -316,7 +375,8 @@ def penalty(seconds: float, measured_seconds: float) -> float:
 
 
 def break_even_utilisation(slowdown: float, cost_adder: float = 0.0) -> float:
-    """Return how much better used a pooled GPU must be to pay: pooling pays when U_pooled > U_local x s x (1 + f).
+    """Return how much better used a pooled GPU must be to pay: pooling pays when U_pooled > U_local
+    x s x (1 + f).
 
     Parameters
     ----------
@@ -333,7 +393,8 @@ _Time = TypeVar("_Time", float, "Float")
 
 
 def break_even_premium(time: _Time, other: _Time | float = 1.0, use: float = 1.0) -> _Time:
-    """Return how much more a machine may cost than another before the same work costs more on it; -0.1 is 10 % less.
+    """Return how much more a machine may cost than another before the same work costs more on it;
+    -0.1 is 10 % less.
 
     It is the cost adder at which `break_even_utilisation` asks for `use`.
 
@@ -363,9 +424,11 @@ def faster(projections: list[Projection]) -> dict[str, dict[str, float]]:
 
 
 def chance_faster(sample: Float, other: Float) -> float:
-    """Return the probability that the first takes less time, from common draws of both, shapes (draws,).
+    """Return the probability that the first takes less time, from common draws of both, shapes
+    (draws,).
 
-    Draws that differ by less than two runs of one configuration (`NOISE`) are ties, which count half.
+    Draws that differ by less than two runs of one configuration (`NOISE`) are ties, which count
+    half.
     """
     gain = other - sample
     least = NOISE * np.maximum(sample, other)

@@ -1,1 +1,3 @@
-"""Programs for the machine with the GPU: the recorders, their build, and the measuring of the device."""
+"""Programs for the machine with the GPU: the recorders, their build, and the measuring of the
+device.
+"""

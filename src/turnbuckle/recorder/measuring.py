@@ -1,6 +1,8 @@
-"""Measurement of the GPU of this machine: the build of the measuring program, its sections, and the lines that it writes.
+"""Measurement of the GPU of this machine: the build of the measuring program, its sections, and the
+lines that it writes.
 
-The program needs the driver and a C compiler; no CUDA toolkit, PyTorch or CuPy.  It changes no setting of the device.
+The program needs the driver and a C compiler; no CUDA toolkit, PyTorch or CuPy.  It changes no
+setting of the device.
 
 Errors: A185, N020, A186, N021, A187, N022, A414, N023, N024.
 """
@@ -23,8 +25,25 @@ from turnbuckle.recorder.toolchain import compiler, native
 #: Options of the compiler.
 OPTIONS: Final = ("-O2", "-std=gnu11")
 #: Sections in order of importance, with the time limit of each [s]; `managed` is optional.
-_MINUTE: Final = ("sync", "host", "threshold", "alloc", "event", "concurrent", "contention", "peer", "managed")
-SECTIONS: Final = {"launch": 90, "copy": 150, "gap": 90, "device": 90, "slack": 120, **dict.fromkeys(_MINUTE, 60)}
+_MINUTE: Final = (
+    "sync",
+    "host",
+    "threshold",
+    "alloc",
+    "event",
+    "concurrent",
+    "contention",
+    "peer",
+    "managed",
+)
+SECTIONS: Final = {
+    "launch": 90,
+    "copy": 150,
+    "gap": 90,
+    "device": 90,
+    "slack": 120,
+    **dict.fromkeys(_MINUTE, 60),
+}
 QUICK_SECONDS: Final = 15
 #: Time beyond the limit of a section, for its start and its last repetition [s].
 GRACE: Final = 20
@@ -34,7 +53,12 @@ _NO_DRIVER, _NO_DEVICE, _OLD_DRIVER = 5, 6, 7
 
 
 def measure(
-    place: Path, *, quick: bool = False, managed: bool = False, only: Sequence[str] | None = None, says: Callable[[str], None] | None = None
+    place: Path,
+    *,
+    quick: bool = False,
+    managed: bool = False,
+    only: Sequence[str] | None = None,
+    says: Callable[[str], None] | None = None,
 ) -> list[str]:
     """Run the sections and write the line of each to `place` when it is complete.
 
@@ -45,7 +69,11 @@ def measure(
     wanted = list(only) if only else [s for s in SECTIONS if s != "managed" or managed]
     if unknown := [s for s in wanted if s not in SECTIONS]:
         raise error_of(
-            "A414", where="--only", found=clipped(unknown[0]), fix=did_you_mean(unknown[0], SECTIONS) or None, sections=", ".join(SECTIONS)
+            "A414",
+            where="--only",
+            found=clipped(unknown[0]),
+            fix=did_you_mean(unknown[0], SECTIONS) or None,
+            sections=", ".join(SECTIONS),
         )
     _driver()
     failed: list[str] = []
@@ -91,9 +119,20 @@ def build(folder: Path) -> Path:
     except NativeError as error:
         raise error_of("N020", found=error.found) from None
     program = folder / "microbench"
-    command = [*words, *OPTIONS, str(native() / "microbench" / "microbench.c"), "-o", str(program), "-ldl", "-lpthread", "-lm"]
+    command = [
+        *words,
+        *OPTIONS,
+        str(native() / "microbench" / "microbench.c"),
+        "-o",
+        str(program),
+        "-ldl",
+        "-lpthread",
+        "-lm",
+    ]
     try:
-        made = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120, check=False)
+        made = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=120, check=False
+        )
         message, code = made.stderr.strip(), made.returncode
     except (OSError, subprocess.TimeoutExpired) as failure:
         message, code = str(failure), -1
@@ -111,9 +150,13 @@ def _probe(program: Path) -> None:
 
 
 def _section(program: Path, section: str, quick: bool) -> tuple[str, str]:
-    """Return the line of one section and an empty message, or an empty line and the message of its failure."""
+    """Return the line of one section and an empty message, or an empty line and the message of its
+    failure.
+    """
     seconds = min(SECTIONS[section], QUICK_SECONDS) if quick else SECTIONS[section]
-    code, out, message = _run([str(program), section, f"quick={int(quick)}", f"seconds={seconds}"], seconds + GRACE)
+    code, out, message = _run(
+        [str(program), section, f"quick={int(quick)}", f"seconds={seconds}"], seconds + GRACE
+    )
     if code is None:
         return "", f"no end within {seconds + GRACE} s"
     if code != 0:
@@ -128,7 +171,9 @@ def _section(program: Path, section: str, quick: bool) -> tuple[str, str]:
 def _run(command: list[str], seconds: float) -> tuple[int | None, str, str]:
     """Return exit code (None: out of time), output, and the last line of the error output."""
     try:
-        started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+        started = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+        )
     except OSError as error:
         return 126, "", error.strerror or type(error).__name__
     try:

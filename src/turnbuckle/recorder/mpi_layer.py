@@ -1,7 +1,9 @@
-"""Build of the MPI layer on the machine that runs it, against the program's own MPI, and how a command loads it.
+"""Build of the MPI layer on the machine that runs it, against the program's own MPI, and how a
+command loads it.
 
-Nothing is downloaded, and no MPI library is linked: the layer is preloaded into every process of the command, and finds the library of
-those that have one.  MPICH and Open MPI pass handles differently, so the layer fits the MPI whose ``mpicc`` builds it.
+Nothing is downloaded, and no MPI library is linked: the layer is preloaded into every process of
+the command, and finds the library of those that have one.  MPICH and Open MPI pass handles
+differently, so the layer fits the MPI whose ``mpicc`` builds it.
 """
 
 from __future__ import annotations
@@ -21,8 +23,16 @@ from turnbuckle.recorder.toolchain import compiled, digest, lent, sources, unwri
 
 #: Folders of ``native/`` that make the layer.
 FOLDERS: Final = ("shared", "mpi")
-#: Options of the compiler, part of the key of a cached library.  No function of MPI is referred to, so that none is linked as needed.
-_LINKED: Final = ("-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wl,-z,nodelete", "-Wl,--as-needed")
+#: Options of the compiler, part of the key of a cached library.  No function of MPI is referred to,
+#: so that none is linked as needed.
+_LINKED: Final = (
+    "-shared",
+    "-fPIC",
+    "-pthread",
+    "-fvisibility=hidden",
+    "-Wl,-z,nodelete",
+    "-Wl,--as-needed",
+)
 OPTIONS: Final = ("-std=gnu11", "-O2", "-Wall", "-Wextra", *_LINKED)
 LIBRARY: Final = "libturnbuckle-mpi.so"
 _LAUNCHER: Final = re.compile(r"(mpirun|mpiexec|orterun|prterun|srun|jsrun|aprun)(\..+)?")
@@ -30,20 +40,27 @@ _PRELOAD: Final = "LD_PRELOAD"
 
 
 def wanted(command: Sequence[str], asked: bool | None) -> bool:
-    """Return whether MPI is to be recorded: as asked, or where a launcher starts this command, or the command is a launcher.
+    """Return whether MPI is to be recorded: as asked, or where a launcher starts this command, or
+    the command is a launcher.
 
     >>> wanted(["/usr/bin/mpiexec.hydra", "-n", "2", "./solver"], None), wanted(["mpirun"], False)
     (True, False)
     """
     if asked is not None:
         return asked
-    return record_run.rank() is not None or bool(command and _LAUNCHER.fullmatch(Path(command[0]).name))
+    return record_run.rank() is not None or bool(
+        command and _LAUNCHER.fullmatch(Path(command[0]).name)
+    )
 
 
 def compiler(command: Sequence[str]) -> list[str]:
-    """Return the words that call the MPI compiler: MPICC, or the one beside the command's launcher, or ``mpicc``.  Raise N025."""
+    """Return the words that call the MPI compiler: MPICC, or the one beside the command's launcher,
+    or ``mpicc``.  Raise N025.
+    """
     given = shlex.split(os.environ.get("MPICC", ""))
-    launcher = shutil.which(command[0]) if command and _LAUNCHER.fullmatch(Path(command[0]).name) else None
+    launcher = (
+        shutil.which(command[0]) if command and _LAUNCHER.fullmatch(Path(command[0]).name) else None
+    )
     beside = [[str(Path(launcher).parent / "mpicc")]] if launcher else []
     for words in [given] if given else [*beside, ["mpicc"]]:
         if words and (path := shutil.which(words[0])):
@@ -52,7 +69,9 @@ def compiler(command: Sequence[str]) -> list[str]:
 
 
 def build(mpicc: Sequence[str], target: Path) -> None:
-    """Compile the layer into the file `target`.  Raises N026 with the compiler's first error, N012 where the folder cannot be written."""
+    """Compile the layer into the file `target`.  Raises N026 with the compiler's first error, N012
+    where the folder cannot be written.
+    """
     words = [*mpicc, *OPTIONS, *sources(FOLDERS), "-ldl", "-o"]
     compiled(words, target, lambda first: error_of("N026", found=first), unwritten)
 
@@ -64,13 +83,16 @@ def cached(mpicc: Sequence[str], cache: Path) -> Iterator[tuple[Path, bool]]:
     Raises N012, N026, and N024 where another user may change the cache.
     """
     about = Path(mpicc[0]).resolve()
-    key = digest(FOLDERS, (OPTIONS, list(mpicc), str(about), about.stat().st_size, about.stat().st_mtime_ns))
+    key = digest(
+        FOLDERS, (OPTIONS, list(mpicc), str(about), about.stat().st_size, about.stat().st_mtime_ns)
+    )
     with lent(cache, key, LIBRARY, lambda target: build(mpicc, target), unwritten) as copy:
         yield copy
 
 
 def environment(library: Path, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable that loads the layer into every process; libraries that are named already stay, behind it.  Raise N025.
+    """Return the variable that loads the layer into every process; libraries that are named already
+    stay, behind it.  Raise N025.
 
     >>> environment(Path("/layer.so"), {"LD_PRELOAD": "/other.so"})
     {'LD_PRELOAD': '/layer.so:/other.so'}
@@ -82,8 +104,11 @@ def environment(library: Path, before: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def beside(command: Sequence[str], asked: bool | None, cache: Path, say: Callable[[str], None]) -> Iterator[dict[str, str]]:
-    """Yield the variables that record MPI beside the GPU; none where MPI is not wanted, or was not asked for and cannot be built.
+def beside(
+    command: Sequence[str], asked: bool | None, cache: Path, say: Callable[[str], None]
+) -> Iterator[dict[str, str]]:
+    """Yield the variables that record MPI beside the GPU; none where MPI is not wanted, or was not
+    asked for and cannot be built.
 
     Raises N012, N024, N025, N026 where MPI was asked for.
     """

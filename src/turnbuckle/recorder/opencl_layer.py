@@ -1,4 +1,5 @@
-"""Build of the OpenCL layer on the machine that runs it: a C compiler, the OpenCL headers, and the sources in ``native/``.
+"""Build of the OpenCL layer on the machine that runs it: a C compiler, the OpenCL headers, and the
+sources in ``native/``.
 
 Nothing is downloaded, and no OpenCL library is linked: the loader hands the layer what it calls.
 """
@@ -15,8 +16,19 @@ from turnbuckle.recorder.toolchain import compiled, compiler, complaint, digest,
 
 #: Folders of ``native/`` that make the layer.
 FOLDERS: Final = ("shared", "opencl")
-#: Options of the compiler, part of the key of a cached library.  The runtime may call the layer after the loader, hence nodelete.
-OPTIONS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wl,-z,nodelete")
+#: Options of the compiler, part of the key of a cached library.  The runtime may call the layer
+#: after the loader, hence nodelete.
+OPTIONS: Final = (
+    "-std=c11",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-shared",
+    "-fPIC",
+    "-pthread",
+    "-fvisibility=hidden",
+    "-Wl,-z,nodelete",
+)
 LIBRARY: Final = "libturnbuckle-opencl.so"
 _PROBE: Final = "#define CL_TARGET_OPENCL_VERSION 300\n#include <CL/cl_layer.h>\n"
 
@@ -24,8 +36,8 @@ _PROBE: Final = "#define CL_TARGET_OPENCL_VERSION 300\n#include <CL/cl_layer.h>\
 def build(target: Path, *, headers: Path | None = None) -> None:
     """Compile the layer into the file `target`.
 
-    Raises N001 without a compiler, N016 without headers that know layers, N017 with the compiler's first error, N018 where the folder
-    cannot be written.
+    Raises N001 without a compiler, N016 without headers that know layers, N017 with the compiler's
+    first error, N018 where the folder cannot be written.
 
     Parameters
     ----------
@@ -34,7 +46,12 @@ def build(target: Path, *, headers: Path | None = None) -> None:
     words = [*compiler(), *(() if headers is None else ("-isystem", str(headers)))]
     if (first := complaint([*words, "-fsyntax-only", "-x", "c", "-"], _PROBE)) is not None:
         raise error_of("N016", where="" if headers is None else str(headers), found=first)
-    compiled([*words, *OPTIONS, *sources(FOLDERS), "-o"], target, lambda first: error_of("N017", found=first), _unwritten)
+    compiled(
+        [*words, *OPTIONS, *sources(FOLDERS), "-o"],
+        target,
+        lambda first: error_of("N017", found=first),
+        _unwritten,
+    )
 
 
 def _unwritten(folder: Path, error: OSError) -> TurnbuckleError:
@@ -48,12 +65,15 @@ def cached(cache: Path, headers: Path | None = None) -> Iterator[tuple[Path, boo
     Raises N001, N016 to N018, and N024 where another user may change the cache.
     """
     key = digest(FOLDERS, (OPTIONS, compiler(), headers))
-    with lent(cache, key, LIBRARY, lambda target: build(target, headers=headers), _unwritten) as copy:
+    with lent(
+        cache, key, LIBRARY, lambda target: build(target, headers=headers), _unwritten
+    ) as copy:
         yield copy
 
 
 def environment(library: Path, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with which the loader loads the layer; layers that are named already stay, below it.
+    """Return the variables with which the loader loads the layer; layers that are named already
+    stay, below it.
 
     >>> environment(Path("layer.so"), {"OPENCL_LAYERS": "other.so"})
     {'OPENCL_LAYERS': 'layer.so:other.so'}

@@ -1,4 +1,6 @@
-"""Run of a program under a recorder: its environment, its signals, its end, and the files it leaves."""
+"""Run of a program under a recorder: its environment, its signals, its end, and the files it
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ _RANKS: Final = (
 #: Signals that are forwarded to the program.
 _HANDED_ON: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 _MARKS: Final = (b"InitializeInjection", b"turnbuckle-trace 1")
-#: Settings of the recorder, which are not inherited from the shell.  Other variables that begin with TB_ belong to the program.
+#: Settings of the recorder, which are not inherited from the shell.  Other variables that begin
+#: with TB_ belong to the program.
 _SLACK: Final = ("SLACK_NS", "SLACK_CLASSES", "SLACK_WHERE", "SLACK_STATS")
 _JITTER: Final = ("JITTER_FROM_NS", "JITTER_TO_NS", "JITTER_SEED", "LINK_BANDWIDTH")
 _STEERING: Final = ("TRACE", "KINDS", "MEMORY_MB", "FLUSH_MS", "CLOCK", "WINDOW", *_SLACK, *_JITTER)
@@ -41,7 +44,9 @@ _SETTINGS: Final = frozenset(f"TB_{word}" for word in _STEERING)
 
 @dataclass(frozen=True)
 class Run:
-    """End of a program: its exit code (128 and the signal's number where a signal ended it) and its duration [s]."""
+    """End of a program: its exit code (128 and the signal's number where a signal ended it) and its
+    duration [s].
+    """
 
     code: int
     seconds: float
@@ -57,7 +62,9 @@ def rank() -> int | None:
 
 
 def program(command: Sequence[str]) -> str:
-    """Return the path of the program that a command line begins with.  Raise N004 where there is none."""
+    """Return the path of the program that a command line begins with.  Raise N004 where there is
+    none.
+    """
     if not command:
         raise error_of("N004.empty")
     if command[0].startswith("-"):
@@ -82,7 +89,9 @@ def place_of(output: Path | None, command: Sequence[str]) -> Path:
     own_rank = rank()
     ranked = "" if own_rank is None else f".{own_rank}"
     given = output if output is not None else Path(f"{Path(command[0]).name}{ranked}.turnbuckle")
-    place = given.with_name(given.name.replace("%r", str(own_rank or 0)).replace("%p", str(os.getpid())))
+    place = given.with_name(
+        given.name.replace("%r", str(own_rank or 0)).replace("%p", str(os.getpid()))
+    )
     if place.exists() or place.is_symlink():
         raise error_of("N005", where=str(place))
     if not place.parent.is_dir() or not os.access(place.parent, os.W_OK | os.X_OK):
@@ -97,9 +106,13 @@ def usable(library: Path) -> Path:
         with library.open("rb") as file:
             text = file.read(64 << 20)
     except OSError as error:
-        raise error_of("N006.library", where=str(library), found=error.strerror or str(error)) from error
+        raise error_of(
+            "N006.library", where=str(library), found=error.strerror or str(error)
+        ) from error
     if not text.startswith(b"\x7fELF") or any(mark not in text for mark in _MARKS):
-        raise error_of("N006.file", where=str(library), found="another file" if text else "an empty file")
+        raise error_of(
+            "N006.file", where=str(library), found="another file" if text else "an empty file"
+        )
     return library.resolve()
 
 
@@ -109,23 +122,34 @@ def inherited() -> dict[str, str]:
 
 
 def environment(library: Path, folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the program: this one, with the variables that load and steer the recorder.
+    """Return the environment of the program: this one, with the variables that load and steer the
+    recorder.
 
     Raises N010 where another tool is set to be loaded into CUDA programs.
     """
     for name in (INJECTION, NVTX):
         if other := os.environ.get(name):
             raise error_of("N010", where=name, found=Path(other).name, name=name)
-    return {**inherited(), INJECTION: str(library), NVTX: str(library), "TB_TRACE": str(folder.resolve() / f"%p{SUFFIX}"), **settings}
+    return {
+        **inherited(),
+        INJECTION: str(library),
+        NVTX: str(library),
+        "TB_TRACE": str(folder.resolve() / f"%p{SUFFIX}"),
+        **settings,
+    }
 
 
 @contextmanager
 def private(place: Path) -> Iterator[Path]:
-    """Yield a folder beside the output that only this user may enter, and remove it unless it was renamed.  Raise N007."""
+    """Yield a folder beside the output that only this user may enter, and remove it unless it was
+    renamed.  Raise N007.
+    """
     try:
         folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     except OSError as error:
-        raise error_of("N007.file", where=str(place.parent), found=error.strerror or str(error)) from error
+        raise error_of(
+            "N007.file", where=str(place.parent), found=error.strerror or str(error)
+        ) from error
     try:
         yield folder
     finally:
@@ -135,7 +159,8 @@ def private(place: Path) -> Iterator[Path]:
 def run(words: Sequence[str], env: Mapping[str, str]) -> Run:
     """Run a program to its end, and forward the signals of this process to it.
 
-    SIGINT from the terminal reaches the program directly; this process waits for it to end.  Signals that are ignored here stay so.
+    SIGINT from the terminal reaches the program directly; this process waits for it to end.
+    Signals that are ignored here stay so.
 
     Parameters
     ----------
@@ -144,7 +169,8 @@ def run(words: Sequence[str], env: Mapping[str, str]) -> Run:
 
     Returns
     -------
-    Run : exit code (128 and the number of the signal that ended it) and time from before the start to the end [s].
+    Run : exit code (128 and the number of the signal that ended it) and time from before the start
+    to the end [s].
 
     Raises
     ------
@@ -161,8 +187,13 @@ def run(words: Sequence[str], env: Mapping[str, str]) -> Run:
         with suppress(ProcessLookupError):
             child.send_signal(number)
 
-    # the program resets handlers to the default but inherits ignored signals (nohup), so ignored ones stay ignored
-    old = {number: signal.signal(number, hand_on) for number in _HANDED_ON if signal.getsignal(number) != signal.SIG_IGN}
+    # the program resets handlers to the default but inherits ignored signals (nohup), so ignored
+    # ones stay ignored
+    old = {
+        number: signal.signal(number, hand_on)
+        for number in _HANDED_ON
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         old[signal.SIGINT] = signal.signal(signal.SIGINT, _leave if _at_terminal() else hand_on)
     try:
@@ -171,7 +202,9 @@ def run(words: Sequence[str], env: Mapping[str, str]) -> Run:
             child.send_signal(number)
         code = child.wait()
     except OSError as error:
-        raise error_of("N004.program", where=Path(words[0]).name, found=error.strerror or str(error)) from error
+        raise error_of(
+            "N004.program", where=Path(words[0]).name, found=error.strerror or str(error)
+        ) from error
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
@@ -184,10 +217,16 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 def _at_terminal() -> bool:
     """Return whether an interrupt key reaches program and recorder alike."""
-    return any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    return any(
+        stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
+    )
 
 
 def files(folder: Path) -> list[Path]:
     """Return the files that the recorder left, in the order of their last change."""
-    traces = [path for path in folder.iterdir() if SUFFIX in path.name and path.is_file() and not path.is_symlink()]
+    traces = [
+        path
+        for path in folder.iterdir()
+        if SUFFIX in path.name and path.is_file() and not path.is_symlink()
+    ]
     return sorted(traces, key=lambda path: (path.stat().st_mtime_ns, path.name))

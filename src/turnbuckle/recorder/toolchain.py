@@ -1,6 +1,8 @@
-"""Build of the recorder on the machine that runs it: a C compiler, CUPTI's headers and library, and the sources in ``native/``.
+"""Build of the recorder on the machine that runs it: a C compiler, CUPTI's headers and library, and
+the sources in ``native/``.
 
-Nothing is downloaded.  CUPTI comes with the CUDA toolkit, and as the Python packages that PyTorch depends on.
+Nothing is downloaded.  CUPTI comes with the CUDA toolkit, and as the Python packages that PyTorch
+depends on.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from typing import Final
 from turnbuckle.foundation import private_folder
 from turnbuckle.foundation.errors import TurnbuckleError, error_of
 
-#: Records that CUPTI renumbers, by the macros of ``native/cupti/records.c``: NAME_RECORD and NAME_NUMBER.
+#: Records that CUPTI renumbers, by the macros of ``native/cupti/records.c``: NAME_RECORD and
+#: NAME_NUMBER.
 RECORDS: Final = {
     "KERNEL": "CUpti_ActivityKernel",
     "COPY": "CUpti_ActivityMemcpy",
@@ -40,12 +43,28 @@ RECORDS: Final = {
 }
 #: Folders of ``native/`` that make the recorder.
 FOLDERS: Final = ("shared", "cupti")
-#: Options of the compiler, part of the key of a cached library.  A thread of the library may outlive its loader, hence nodelete.
-OPTIONS: Final = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,nodelete")
+#: Options of the compiler, part of the key of a cached library.  A thread of the library may
+#: outlive its loader, hence nodelete.
+OPTIONS: Final = (
+    "-std=gnu11",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wl,-z,nodelete",
+)
 LIBRARY: Final = "libturnbuckle-cupti.so"
 _DIGEST: Final = "sha256"
 _BUILD_LIMIT_SECONDS: Final = 300
-_HEADERS: Final = ("", "include", "extras/CUPTI/include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")
+_HEADERS: Final = (
+    "",
+    "include",
+    "extras/CUPTI/include",
+    "targets/x86_64-linux/include",
+    "targets/sbsa-linux/include",
+)
 _LIBRARIES: Final = (
     "",
     "lib64",
@@ -74,16 +93,22 @@ class Cupti:
 
 
 def compiler() -> list[str]:
-    """Return the words that call the C compiler: CC, or cc, or gcc, or clang.  Raise N001 where there is none."""
+    """Return the words that call the C compiler: CC, or cc, or gcc, or clang.  Raise N001 where
+    there is none.
+    """
     given = shlex.split(os.environ.get("CC", ""))
     for words in [given] if given else [["cc"], ["gcc"], ["clang"]]:
         if words and (path := shutil.which(words[0])):
             return [path, *words[1:]]
-    raise error_of("N001", found=f"CC={given[0]}" if given else "neither cc, gcc nor clang", library=LIBRARY)
+    raise error_of(
+        "N001", found=f"CC={given[0]}" if given else "neither cc, gcc nor clang", library=LIBRARY
+    )
 
 
 def folders() -> Iterator[Path]:
-    """Yield the folders that may hold CUPTI: CUDA_HOME, the toolkit around nvcc, Python packages of this environment, the usual places."""
+    """Yield the folders that may hold CUPTI: CUDA_HOME, the toolkit around nvcc, Python packages of
+    this environment, the usual places.
+    """
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(name):
             yield Path(os.environ[name])
@@ -100,25 +125,39 @@ def folders() -> Iterator[Path]:
 def cupti_in(folder: Path) -> Cupti | None:
     """Return the CUPTI in one folder, or None."""
     header = _first(folder, _HEADERS, "cupti.h")
-    library = _first(folder, _LIBRARIES, "libcupti.so") or _first(folder, _LIBRARIES, "libcupti.so.[1-9]*")
+    library = _first(folder, _LIBRARIES, "libcupti.so") or _first(
+        folder, _LIBRARIES, "libcupti.so.[1-9]*"
+    )
     if header is None or library is None:
         return None
-    beside = [folder, folder.parent / "cuda_runtime", *(p.parent for p in (folder, header.parent, header.parent.parent))]
-    cuda = next((header_path for place in beside if (header_path := _first(place, _HEADERS, "cuda.h"))), None)
+    beside = [
+        folder,
+        folder.parent / "cuda_runtime",
+        *(p.parent for p in (folder, header.parent, header.parent.parent)),
+    ]
+    cuda = next(
+        (header_path for place in beside if (header_path := _first(place, _HEADERS, "cuda.h"))),
+        None,
+    )
     if cuda is None:
         return None
     version = _defined(header.parent / "cupti_version.h", "CUPTI_API_VERSION")
     release = _defined(cuda, "CUDA_VERSION")
     if not version or not release:
         return None
-    return Cupti(tuple(dict.fromkeys((header.parent, cuda.parent))), library.resolve(), version, (release // 1000, release % 1000 // 10))
+    return Cupti(
+        tuple(dict.fromkeys((header.parent, cuda.parent))),
+        library.resolve(),
+        version,
+        (release // 1000, release % 1000 // 10),
+    )
 
 
 def _suits(cupti: Cupti, driver: int | None) -> tuple[int, bool, int, int]:
     """Return a key that orders CUPTIs by how well they suit a driver.
 
-    The driver's major release comes first, because an older CUPTI does not know new devices.  Next comes a release not newer than the
-    driver, the newest of those, or else the least new.
+    The driver's major release comes first, because an older CUPTI does not know new devices.  Next
+    comes a release not newer than the driver, the newest of those, or else the least new.
     """
     newer = driver is not None and cupti.cuda > (driver // 1000, driver % 1000 // 10)
     minor = cupti.cuda[1]
@@ -139,48 +178,68 @@ def _defined(header: Path, name: str) -> int:
         text = header.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
-    match = re.search(rf"^[ \t]*#[ \t]*define[ \t]+{name}[ \t]+(\d{{1,9}})[ \t]*$", text, re.MULTILINE)
+    match = re.search(
+        rf"^[ \t]*#[ \t]*define[ \t]+{name}[ \t]+(\d{{1,9}})[ \t]*$", text, re.MULTILINE
+    )
     return int(match[1]) if match else 0
 
 
 def choose(driver: int | None = None, folder: Path | None = None) -> Cupti:
-    """Return the CUPTI to build against: that in `folder`, or the one of all in `folders` that best suits a driver of CUDA `driver`.
+    """Return the CUPTI to build against: that in `folder`, or the one of all in `folders` that best
+    suits a driver of CUDA `driver`.
 
     Raises N002 where there is none, or only for newer drivers.
 
-    Of several CUPTIs of one release the newest wins, because updates repair defects: CUPTI of 13.0 records no waits for the device and
-    may fail in a flush; its update 1 repairs both.  Of equal ones the first in the order of `folders` wins.
+    Of several CUPTIs of one release the newest wins, because updates repair defects: CUPTI of 13.0
+    records no waits for the device and may fail in a flush; its update 1 repairs both.  Of equal
+    ones the first in the order of `folders` wins.
 
     Parameters
     ----------
-    driver : version of the driver from cuDriverGetVersion (13000 is CUDA 13.0); None where it is unknown.
+    driver : version of the driver from cuDriverGetVersion (13000 is CUDA 13.0); None where it is
+        unknown.
     """
-    places = [folder] if folder is not None else list(dict.fromkeys(place for place in folders() if place.is_dir()))
+    places = (
+        [folder]
+        if folder is not None
+        else list(dict.fromkeys(place for place in folders() if place.is_dir()))
+    )
     cuptis = [cupti for place in places if (cupti := cupti_in(place))]
     fit = [cupti for cupti in cuptis if driver is None or cupti.cuda[0] <= driver // 1000]
     if fit:
         return max(fit, key=lambda cupti: _suits(cupti, driver))
     if cuptis:
-        raise error_of("N002.new", found=f"{cuptis[0].label}, and a driver of CUDA {driver // 1000 if driver else 0}")
+        raise error_of(
+            "N002.new",
+            found=f"{cuptis[0].label}, and a driver of CUDA {driver // 1000 if driver else 0}",
+        )
     raise error_of(
         "N002.missing",
         where=str(folder) if folder else "",
-        found="no folder with cupti.h, cuda.h and libcupti.so: " + ", ".join(p.name or str(p) for p in places[:8]) if places else "no CUDA",
+        found="no folder with cupti.h, cuda.h and libcupti.so: "
+        + ", ".join(p.name or str(p) for p in places[:8])
+        if places
+        else "no CUDA",
     )
 
 
 def record_options(header: str) -> list[str]:
-    """Return compiler options that name the newest record of each family in the text of CUPTI's header.
+    """Return compiler options that name the newest record of each family in the text of CUPTI's
+    header.
 
     >>> record_options("} CUpti_ActivityKernel9; } CUpti_ActivityKernel10; } CUpti_ActivityMemcpyPtoP4;")
-    ['-DKERNEL_RECORD=CUpti_ActivityKernel10', '-DKERNEL_NUMBER=10', '-DPEER_RECORD=CUpti_ActivityMemcpyPtoP4', '-DPEER_NUMBER=4']
+    ['-DKERNEL_RECORD=CUpti_ActivityKernel10', '-DKERNEL_NUMBER=10',
+    '-DPEER_RECORD=CUpti_ActivityMemcpyPtoP4', '-DPEER_NUMBER=4']
     """
     out = []
     for name, family in RECORDS.items():
         numbers = [int(n or 1) for n in re.findall(rf"}}\s*{family}(\d{{0,4}})\s*;", header)]
         if numbers:
             newest = max(numbers)
-            out += [f"-D{name}_RECORD={family}{newest if newest > 1 else ''}", f"-D{name}_NUMBER={newest}"]
+            out += [
+                f"-D{name}_RECORD={family}{newest if newest > 1 else ''}",
+                f"-D{name}_NUMBER={newest}",
+            ]
     return out
 
 
@@ -195,7 +254,9 @@ def stand_ins() -> Path:
 
 
 def sources(folders: tuple[str, ...]) -> list[str]:
-    """Return the compiler's words for the C files in these folders of ``native/``, which see each other's headers."""
+    """Return the compiler's words for the C files in these folders of ``native/``, which see each
+    other's headers.
+    """
     places = [native() / folder for folder in folders]
     return [
         *(word for place in places for word in ("-iquote", str(place))),
@@ -204,7 +265,9 @@ def sources(folders: tuple[str, ...]) -> list[str]:
 
 
 def digest(folders: tuple[str, ...], about: object) -> str:
-    """Return the key of a built library: a digest of what it is built with and of all C files and headers in these folders."""
+    """Return the key of a built library: a digest of what it is built with and of all C files and
+    headers in these folders.
+    """
     out = hashlib.sha256(repr(about).encode())
     for path in sorted(path for folder in folders for path in (native() / folder).rglob("*.[ch]")):
         out.update(path.relative_to(native()).as_posix().encode() + b"\0" + path.read_bytes())
@@ -214,26 +277,55 @@ def digest(folders: tuple[str, ...], about: object) -> str:
 def build(cupti: Cupti, target: Path, *, run_path: str = "") -> None:
     """Compile the recorder into the file `target`.
 
-    Raises N001 without a compiler, N003 with the compiler's first error, N012 where the folder cannot be written.
+    Raises N001 without a compiler, N003 with the compiler's first error, N012 where the folder
+    cannot be written.
 
     Parameters
     ----------
-    run_path : folder in which the loaded library looks for CUPTI's library; that of `cupti` if empty.
+    run_path : folder in which the loaded library looks for CUPTI's library; that of `cupti` if
+        empty.
     """
-    text = "".join(p.read_text(encoding="utf-8", errors="replace") for p in cupti.includes[0].glob("cupti_activity*.h"))
+    text = "".join(
+        p.read_text(encoding="utf-8", errors="replace")
+        for p in cupti.includes[0].glob("cupti_activity*.h")
+    )
     # -isystem would move the compiler's own folder in its search order
-    headers = [word for path in cupti.includes if path != Path("/usr/include") for word in ("-isystem", str(path))]
-    linked = [str(cupti.library), f"-Wl,-rpath,{run_path or cupti.library.parent}", "-ldl", "-lpthread"]
-    words = [*compiler(), *OPTIONS, *record_options(text), *headers, "-idirafter", str(stand_ins()), *sources(FOLDERS), *linked, "-o"]
+    headers = [
+        word
+        for path in cupti.includes
+        if path != Path("/usr/include")
+        for word in ("-isystem", str(path))
+    ]
+    linked = [
+        str(cupti.library),
+        f"-Wl,-rpath,{run_path or cupti.library.parent}",
+        "-ldl",
+        "-lpthread",
+    ]
+    words = [
+        *compiler(),
+        *OPTIONS,
+        *record_options(text),
+        *headers,
+        "-idirafter",
+        str(stand_ins()),
+        *sources(FOLDERS),
+        *linked,
+        "-o",
+    ]
     compiled(words, target, lambda first: error_of("N003", found=first), unwritten)
 
 
 def compiled(
-    words: list[str], target: Path, refused: Callable[[str], TurnbuckleError], unwritten: Callable[[Path, OSError], TurnbuckleError]
+    words: list[str],
+    target: Path,
+    refused: Callable[[str], TurnbuckleError],
+    unwritten: Callable[[Path, OSError], TurnbuckleError],
 ) -> None:
     """Run a compiler whose words end in ``-o``, and move its output to the file `target`.
 
-    Raises the error of `refused`, which is given the compiler's first error, and that of `unwritten` where the folder cannot be written.
+    Raises the error of `refused`, which is given the compiler's first error, and that of
+    `unwritten` where the folder cannot be written.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -255,25 +347,37 @@ def complaint(words: list[str], text: str = "") -> str | None:
     """Return the first error of a compiler that is given `text`, or None where it succeeds."""
     try:
         done = subprocess.run(
-            words, input=text, capture_output=True, text=True, errors="replace", timeout=_BUILD_LIMIT_SECONDS, check=False
+            words,
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_BUILD_LIMIT_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)[:300]
     if done.returncode == 0:
         return None
     lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line), lines[0] if lines else f"it ended with {done.returncode} and no message")[:300]
+    return next(
+        (line for line in lines if "error" in line),
+        lines[0] if lines else f"it ended with {done.returncode} and no message",
+    )[:300]
 
 
 def key(cupti: Cupti) -> str:
-    """Return the key of a built library: a digest of sources, options, compiler, CUPTI (path, version, size and time of its library)."""
+    """Return the key of a built library: a digest of sources, options, compiler, CUPTI (path,
+    version, size and time of its library).
+    """
     about = cupti.library.stat()
     return digest(FOLDERS, (OPTIONS, compiler(), cupti, about.st_size, about.st_mtime_ns))
 
 
 @contextmanager
 def cached(cupti: Cupti, cache: Path) -> Iterator[tuple[Path, bool]]:
-    """Lend a copy of the recorder for `cupti` from the folder `cache`, and say whether it was built for that.
+    """Lend a copy of the recorder for `cupti` from the folder `cache`, and say whether it was built
+    for that.
 
     Raises N001, N003, N012, and N024 where another user may change the cache.
     """
@@ -283,13 +387,18 @@ def cached(cupti: Cupti, cache: Path) -> Iterator[tuple[Path, bool]]:
 
 @contextmanager
 def lent(
-    cache: Path, key: str, name: str, build: Callable[[Path], None], unwritten: Callable[[Path, OSError], TurnbuckleError]
+    cache: Path,
+    key: str,
+    name: str,
+    build: Callable[[Path], None],
+    unwritten: Callable[[Path, OSError], TurnbuckleError],
 ) -> Iterator[tuple[Path, bool]]:
     """Lend a private copy of a library that the cache keeps; programs load it by its path.
 
     Raises N024 where another user may change the cache; those of `build` and `unwritten`.
 
-    The library is read once and compared with the digest of its build.  The copy holds the bytes that were read.
+    The library is read once and compared with the digest of its build.  The copy holds the bytes
+    that were read.
 
     Parameters
     ----------
@@ -310,19 +419,32 @@ def lent(
                 (folder / name).chmod(0o600)
                 content = (folder / name).read_bytes()
                 private_folder.write(folder / _DIGEST, hashlib.sha256(content).hexdigest().encode())
-            place = stack.enter_context(tempfile.TemporaryDirectory(prefix="run-", dir=folder, ignore_cleanup_errors=True))
+            place = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="run-", dir=folder, ignore_cleanup_errors=True)
+            )
             copy = Path(place) / name
             private_folder.write(copy, content or b"")
         except private_folder.Shared as shared:
-            raise error_of("N024.cache", where=str(shared.path), found=shared.why, path=shlex.quote(str(shared.path))) from None
+            raise error_of(
+                "N024.cache",
+                where=str(shared.path),
+                found=shared.why,
+                path=shlex.quote(str(shared.path)),
+            ) from None
         except OSError as error:
             raise unwritten(folder, error) from error
         yield copy, fresh
 
 
 def _kept(library: Path) -> bytes | None:
-    """Return the content of a cached library; None where it is missing, open to other users, or differs from its build."""
-    with suppress(OSError), private_folder.opened(library) as file, private_folder.opened(library.with_name(_DIGEST)) as digest:
+    """Return the content of a cached library; None where it is missing, open to other users, or
+    differs from its build.
+    """
+    with (
+        suppress(OSError),
+        private_folder.opened(library) as file,
+        private_folder.opened(library.with_name(_DIGEST)) as digest,
+    ):
         content = file.read()
         if hashlib.sha256(content).hexdigest().encode() == digest.read():
             return content
@@ -330,7 +452,8 @@ def _kept(library: Path) -> bytes | None:
 
 
 def carry(cupti: Cupti, folder: Path) -> list[Path]:
-    """Write a recorder for another machine to `folder`, with CUPTI's library, which it looks for beside itself.
+    """Write a recorder for another machine to `folder`, with CUPTI's library, which it looks for
+    beside itself.
 
     Raises N001, N003, N012.
     """
@@ -340,12 +463,16 @@ def carry(cupti: Cupti, folder: Path) -> list[Path]:
     try:
         shutil.copyfile(cupti.library, beside)
     except OSError as error:
-        raise error_of("N012.folder", where=str(folder), found=error.strerror or str(error)) from error
+        raise error_of(
+            "N012.folder", where=str(folder), found=error.strerror or str(error)
+        ) from error
     return [target, beside]
 
 
 def _soname(library: Path) -> str:
-    """Return the name that a program linked against a library asks for: ``libcupti.so.12`` of ``libcupti.so.2022.4.0`` and of itself."""
+    """Return the name that a program linked against a library asks for: ``libcupti.so.12`` of
+    ``libcupti.so.2022.4.0`` and of itself.
+    """
     text = library.read_bytes()
     names = sorted(set(re.findall(rb"libcupti\.so\.\d+(?:\.\d+)?(?=\0)", text)), key=len)
     return names[0].decode() if names else library.name

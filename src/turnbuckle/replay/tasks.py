@@ -1,15 +1,18 @@
 """Declared task graphs, replayed by the native timeline: the dependencies are given, not recorded.
 
-Tasks take fixed times.  A task begins when the last task it waits for has ended (plus the lag of that edge) and when the
-task before it on its own track has ended: a track does one task at a time, in the order in which the tasks are declared.
+Tasks take fixed times.  A task begins when the last task it waits for has ended (plus the lag of
+that edge) and when the task before it on its own track has ended: a track does one task at a time,
+in the order in which the tasks are declared.
 
     end[v] = seconds[v] + max(0, end[u] + lag(u -> v) over its edges, end[previous task on its track])
 
-`replay_tasks` gives every start and end and the critical path of one graph; `run_times` the run times of many rows of
-durations and lags; `compile_tasks` a graph whose times are linear in a few parameters, for very many of them.
+`replay_tasks` gives every start and end and the critical path of one graph; `run_times` the run
+times of many rows of durations and lags; `compile_tasks` a graph whose times are linear in a few
+parameters, for very many of them.
 
-The native timeline counts in whole numbers.  Their unit here is not a nanosecond but at most 2^-60 of the sum of all times, so that only
-the rounding of float64 remains: at most 2^-53 of the run time for each step of the path.
+The native timeline counts in whole numbers.  Their unit here is not a nanosecond but at most 2^-60
+of the sum of all times, so that only the rounding of float64 remains: at most 2^-53 of the run time
+for each step of the path.
 
 Errors:
 
@@ -47,9 +50,10 @@ class Tasks:
     Attributes
     ----------
     seconds : duration of each task, shape (tasks,) [s].
-    track : exclusive track of each task, shape (tasks,), -1 for none; None where no task has one.  Tasks of one track
-        follow each other in the order of the arrays.
-    source, target : edges, shape (edges,): `target` begins no earlier than `source` ends, plus its lag.
+    track : exclusive track of each task, shape (tasks,), -1 for none; None where no task has one.
+        Tasks of one track follow each other in the order of the arrays.
+    source, target : edges, shape (edges,): `target` begins no earlier than `source` ends, plus its
+        lag.
     lag_seconds : lag of each edge, shape (edges,) [s].
 
     Raises
@@ -64,7 +68,10 @@ class Tasks:
     lag_seconds: Float
 
     def __post_init__(self) -> None:
-        for name, what in (("seconds", "the durations of tasks"), ("lag_seconds", "the lags of edges")):
+        for name, what in (
+            ("seconds", "the durations of tasks"),
+            ("lag_seconds", "the lags of edges"),
+        ):
             times = _times(getattr(self, name), what)
             if times.ndim != 1:
                 raise error_of("A026.row", found=f"shape {times.shape}", subject=what)
@@ -74,7 +81,9 @@ class Tasks:
             if ends.shape != self.lag_seconds.shape:
                 raise error_of("A026.edges", ends=len(ends), name=name, lags=len(self.lag_seconds))
             if wrong := np.flatnonzero((ends < 0) | (ends >= len(self))).tolist():
-                problem = f"edge {wrong[0]}: {name} {ends[wrong[0]]} of {len(self)} tasks, counted from 0"
+                problem = (
+                    f"edge {wrong[0]}: {name} {ends[wrong[0]]} of {len(self)} tasks, counted from 0"
+                )
                 raise error_of("A026.edge", found=problem)
             object.__setattr__(self, name, ends)
         if self.track is not None:
@@ -116,12 +125,14 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Terms:
-    """Linear terms of times in a few parameters: seconds + amount x value, lag + amount x value (of up to two parameters).
+    """Linear terms of times in a few parameters: seconds + amount x value, lag + amount x value (of
+    up to two parameters).
 
     Attributes
     ----------
     count : number of parameters.
-    task_parameter, task_amount : parameter of each task, -1 for none, and seconds for each unit of it, shape (tasks,).
+    task_parameter, task_amount : parameter of each task, -1 for none, and seconds for each unit of
+        it, shape (tasks,).
     edge_parameter, edge_amount : the same for lags, shape (edges,) or (2, edges).
     """
 
@@ -154,7 +165,9 @@ def replay_tasks(tasks: Tasks) -> Replayed:
     nothing = np.zeros(len(source))
     lag = np.concatenate([lags, np.zeros(len(source) - len(lags), dtype=np.int64)])
     # an instant is the end of a task; what it takes is what no wait explains
-    native = _native(tasks, len(tasks), source, target, lag, [(none, nothing), (none, nothing)], lasts, 0)
+    native = _native(
+        tasks, len(tasks), source, target, lag, [(none, nothing), (none, nothing)], lasts, 0
+    )
     instants, edges = native.replayed(np.zeros(0))
     ends = np.frombuffer(instants, dtype=np.float64)
     starts = np.maximum(ends - lasts, 0.0)
@@ -166,8 +179,15 @@ def replay_tasks(tasks: Tasks) -> Replayed:
     return Replayed(np.ldexp(starts, -shift), seconds, float(seconds.max()), path)
 
 
-def run_times(tasks: Tasks, seconds: ArrayLike, lag_seconds: ArrayLike | None = None, *, threads: int | None = None) -> Float:
-    """Return the run times of one structure with many durations and lags [s], shape (rows,); tasks are ordered once.
+def run_times(
+    tasks: Tasks,
+    seconds: ArrayLike,
+    lag_seconds: ArrayLike | None = None,
+    *,
+    threads: int | None = None,
+) -> Float:
+    """Return the run times of one structure with many durations and lags [s], shape (rows,); tasks
+    are ordered once.
 
     Parameters
     ----------
@@ -180,16 +200,27 @@ def run_times(tasks: Tasks, seconds: ArrayLike, lag_seconds: ArrayLike | None = 
     [3.5, 5.5]
     """
     took = np.atleast_2d(_times(seconds, "the durations of tasks"))
-    lags = np.atleast_2d(tasks.lag_seconds if lag_seconds is None else _times(lag_seconds, "the lags of edges"))
-    fits = took.shape[1:] == (len(tasks),) and lags.shape[1:] == (len(tasks.source),) and len({1, len(took), len(lags)}) <= 2
+    lags = np.atleast_2d(
+        tasks.lag_seconds if lag_seconds is None else _times(lag_seconds, "the lags of edges")
+    )
+    fits = (
+        took.shape[1:] == (len(tasks),)
+        and lags.shape[1:] == (len(tasks.source),)
+        and len({1, len(took), len(lags)}) <= 2
+    )
     if not fits:
-        shapes = f"durations {took.shape}, lags {lags.shape} for {len(tasks)} tasks and {len(tasks.source)} edges"
+        shapes = (
+            f"durations {took.shape}, lags {lags.shape} for {len(tasks)} tasks and "
+            f"{len(tasks.source)} edges"
+        )
         raise error_of("A026.times", found=shapes)
     rows = max(len(took), len(lags))
     if not len(tasks):
         return np.zeros(rows)
     count, edges = len(tasks), len(tasks.source)
-    terms = Terms(count + edges, np.arange(count), np.ones(count), count + np.arange(edges), np.ones(edges))
+    terms = Terms(
+        count + edges, np.arange(count), np.ones(count), count + np.arange(edges), np.ones(edges)
+    )
     still = Tasks(np.zeros(count), tasks.track, tasks.source, tasks.target, np.zeros(edges))
     compiled = compile_tasks(still, terms)
     out = np.empty(rows)
@@ -212,7 +243,9 @@ class Compiled:
     shift: int
 
     def run_times(self, values: Float, *, threads: int | None = None) -> Float:
-        """Return the run times [s] at rows of parameters, shape (rows, parameters) -> (rows,); a time that falls below 0 counts as 0."""
+        """Return the run times [s] at rows of parameters, shape (rows, parameters) -> (rows,); a
+        time that falls below 0 counts as 0.
+        """
         rows = np.ascontiguousarray(np.atleast_2d(values), dtype=np.float64)
         if not np.isfinite(rows).all():
             raise error_of("A026.values")
@@ -237,26 +270,61 @@ def compile_tasks(tasks: Tasks, terms: Terms) -> Compiled:
     """
     count, edges = len(tasks), len(tasks.source)
     parameter, amount = np.atleast_2d(terms.edge_parameter), np.atleast_2d(terms.edge_amount)
-    shapes = (np.shape(terms.task_parameter), np.shape(terms.task_amount), parameter.shape, amount.shape)
-    if terms.count < 1 or shapes[:2] != ((count,), (count,)) or shapes[2] != shapes[3] or shapes[2] not in ((1, edges), (2, edges)):
+    shapes = (
+        np.shape(terms.task_parameter),
+        np.shape(terms.task_amount),
+        parameter.shape,
+        amount.shape,
+    )
+    if (
+        terms.count < 1
+        or shapes[:2] != ((count,), (count,))
+        or shapes[2] != shapes[3]
+        or shapes[2] not in ((1, edges), (2, edges))
+    ):
         raise error_of("A026.terms", found=f"shapes {shapes} for {count} tasks and {edges} edges")
     if max(parameter.max(initial=-1), np.max(terms.task_parameter, initial=-1)) >= terms.count:
         raise error_of("A026.parameter", found=f"{terms.count} parameters")
     shift = _shift(tasks)
     source, target = _edges(tasks)
     more = len(source) - edges
-    # instants 2 v and 2 v + 1 are start and end of task v; tasks first, then edges, then the order on tracks
+    # instants 2 v and 2 v + 1 are start and end of task v; tasks first, then edges, then the order
+    # on tracks
     task = np.arange(count)
-    starts, ends = np.concatenate([2 * task, 2 * source + 1]), np.concatenate([2 * task + 1, 2 * target])
-    lag = np.concatenate([_ticks(tasks.seconds, shift), _ticks(tasks.lag_seconds, shift), np.zeros(more, dtype=np.int64)])
+    starts, ends = (
+        np.concatenate([2 * task, 2 * source + 1]),
+        np.concatenate([2 * task + 1, 2 * target]),
+    )
+    lag = np.concatenate(
+        [
+            _ticks(tasks.seconds, shift),
+            _ticks(tasks.lag_seconds, shift),
+            np.zeros(more, dtype=np.int64),
+        ]
+    )
     columns = []
     for which in range(2):
         has = which < len(parameter)
         of_task = terms.task_parameter if which == 0 else np.full(count, -1)
-        names = np.concatenate([of_task, parameter[which] if has else np.full(edges, -1), np.full(more, -1)])
-        worth = np.concatenate([terms.task_amount, amount[which] if has else np.zeros(edges), np.zeros(more)])
-        columns.append((np.where(names < 0, _NONE, names).astype(np.uint32), np.ldexp(worth, shift)))
-    native = _native(tasks, 2 * count, starts, ends, lag, columns, np.zeros(2 * count, dtype=np.int64), terms.count)
+        names = np.concatenate(
+            [of_task, parameter[which] if has else np.full(edges, -1), np.full(more, -1)]
+        )
+        worth = np.concatenate(
+            [terms.task_amount, amount[which] if has else np.zeros(edges), np.zeros(more)]
+        )
+        columns.append(
+            (np.where(names < 0, _NONE, names).astype(np.uint32), np.ldexp(worth, shift))
+        )
+    native = _native(
+        tasks,
+        2 * count,
+        starts,
+        ends,
+        lag,
+        columns,
+        np.zeros(2 * count, dtype=np.int64),
+        terms.count,
+    )
     return Compiled(tasks, native, shift)
 
 
@@ -274,7 +342,17 @@ def _native(
     (first, unit), (second, other) = terms
     ends = source.astype(np.uint32), target.astype(np.uint32)
     try:
-        return Timeline(instants, *ends, lag, first, np.ascontiguousarray(unit), second, np.ascontiguousarray(other), residual, parameters)
+        return Timeline(
+            instants,
+            *ends,
+            lag,
+            first,
+            np.ascontiguousarray(unit),
+            second,
+            np.ascontiguousarray(other),
+            residual,
+            parameters,
+        )
     except ValueError as error:
         message, shown = str(error), ""
         if len(tasks) <= _NAMED:
@@ -283,7 +361,8 @@ def _native(
 
 
 def circle(before: Int, after: Int) -> list[int]:
-    """Return a circle of edges as its nodes in turn, the first again at the end; an empty list where there is none.
+    """Return a circle of edges as its nodes in turn, the first again at the end; an empty list
+    where there is none.
 
     >>> circle(np.array([0, 2, 1]), np.array([1, 1, 2]))
     [1, 2, 1]
@@ -308,7 +387,9 @@ def _edges(tasks: Tasks) -> tuple[Int, Int]:
 
 
 def _shift(tasks: Tasks) -> int:
-    """Return the number of times that a second is halved so that the sum of all times is at most 2^60 units."""
+    """Return the number of times that a second is halved so that the sum of all times is at most
+    2^60 units.
+    """
     with np.errstate(over="ignore"):
         total = float(tasks.seconds.sum() + tasks.lag_seconds.sum())
     if not math.isfinite(total):

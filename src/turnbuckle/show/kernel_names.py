@@ -1,4 +1,6 @@
-"""Short names of kernels: what tells one template instance from the next, without the pages of C++ around it."""
+"""Short names of kernels: what tells one template instance from the next, without the pages of C++
+around it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _UNNAMED = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\})::")
 
 
 def parts(name: str) -> tuple[str, list[str]]:
-    """Return a name without return type, parameters and template arguments, and its template arguments, nested ones left out.
+    """Return a name without return type, parameters and template arguments, and its template
+    arguments, nested ones left out.
 
     >>> parts("void ns::scale<float, ns::Op<int>::Inner, (int)4>(float *, int)")
     ('ns::scale<…>', ['float', 'ns::Op::Inner', '4'])
@@ -73,7 +76,11 @@ def kernel_labels(names: Sequence[str], width: int = 48) -> list[str]:
     for base, arguments in split_names:
         label = base
         if len(groups[base]) > 1 and arguments:
-            different = [a for i, a in enumerate(arguments) if a and len({g[i] if i < len(g) else "" for g in groups[base]}) > 1]
+            different = [
+                a
+                for i, a in enumerate(arguments)
+                if a and len({g[i] if i < len(g) else "" for g in groups[base]}) > 1
+            ]
             label = base.replace("<…>", f"<{', '.join(different)}>", 1) if different else base
         label = shorten(clean(label) or "(no name)", width)
         seen[label] = seen.get(label, 0) + 1

@@ -1,4 +1,6 @@
-"""A table as Markdown, LaTeX or HTML: the one that terminal and report show, with all of its columns."""
+"""A table as Markdown, LaTeX or HTML: the one that terminal and report show, with all of its
+columns.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,26 @@ Markup = Literal["markdown", "latex", "html"]
 #: What LaTeX takes for a command, and what its standard fonts lack.
 _LATEX: Final = (
     {sign: f"\\{sign}" for sign in "{}$&#%_"}
-    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"}
-    | {"<": r"\textless{}", ">": r"\textgreater{}", "\N{NO-BREAK SPACE}": "~", "\N{NARROW NO-BREAK SPACE}": r"\,"}
-    | {"×": r"$\times$", "\N{MINUS SIGN}": "$-$", "–": "--", "→": r"$\to$", "µ": r"$\mu$", "·": r"$\cdot$"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "|": r"\textbar{}",
+    }
+    | {
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "\N{NO-BREAK SPACE}": "~",
+        "\N{NARROW NO-BREAK SPACE}": r"\,",
+    }
+    | {
+        "×": r"$\times$",
+        "\N{MINUS SIGN}": "$-$",
+        "–": "--",
+        "→": r"$\to$",
+        "µ": r"$\mu$",
+        "·": r"$\cdot$",
+    }
     | {"∞": r"$\infty$", "≥": r"$\geq$", "≤": r"$\leq$", "±": r"$\pm$", "η": r"$\eta$"}
 )
 #: What Markdown takes for markup inside a cell.
@@ -71,8 +90,14 @@ def markdown(table: Table) -> str:
     lines = [_row(name.lstrip(">^") for name in table.head), f"| {' | '.join(sides)} |"]
     lines += [_row(cell.text for cell in row) for row in table.rows]
     title = [f"**{_in_markdown(table.title)}**", ""] if table.title else []
-    notes = [f"- {_in_markdown(row[0].text)}: {_in_markdown(note)}" for row, note in zip(table.rows, table.notes, strict=False) if note]
-    return "\n".join([*title, *lines, "", *([*notes, ""] if notes else []), _in_markdown(table.caption), ""])
+    notes = [
+        f"- {_in_markdown(row[0].text)}: {_in_markdown(note)}"
+        for row, note in zip(table.rows, table.notes, strict=False)
+        if note
+    ]
+    return "\n".join(
+        [*title, *lines, "", *([*notes, ""] if notes else []), _in_markdown(table.caption), ""]
+    )
 
 
 def _row(texts: Iterable[str]) -> str:
@@ -100,12 +125,32 @@ def latex(table: Table) -> str:
     \end{table}
     """
     sides = "".join("r" if name.startswith(">") else "l" for name in table.head)
-    lines: list[Sequence[str]] = [[name.lstrip(">^") for name in table.head], *([cell.text for cell in row] for row in table.rows)]
+    lines: list[Sequence[str]] = [
+        [name.lstrip(">^") for name in table.head],
+        *([cell.text for cell in row] for row in table.rows),
+    ]
     head, *rows = [" & ".join(_in_latex(text) for text in line) + r" \\" for line in lines]
     caption = ". ".join(_in_latex(text) for text in (table.title, table.caption) if text)
-    notes = [_in_latex(f"{row[0].text}: {note}") + r"\\" for row, note in zip(table.rows, table.notes, strict=False) if note]
-    top = [r"\begin{table}", rf"\caption{{{caption}}}", rf"\begin{{tabular}}{{{sides}}}", r"\hline", head, r"\hline"]
-    end = [r"\hline", r"\end{tabular}", *([r"\par\footnotesize\raggedright", *notes] if notes else []), r"\end{table}", ""]
+    notes = [
+        _in_latex(f"{row[0].text}: {note}") + r"\\"
+        for row, note in zip(table.rows, table.notes, strict=False)
+        if note
+    ]
+    top = [
+        r"\begin{table}",
+        rf"\caption{{{caption}}}",
+        rf"\begin{{tabular}}{{{sides}}}",
+        r"\hline",
+        head,
+        r"\hline",
+    ]
+    end = [
+        r"\hline",
+        r"\end{tabular}",
+        *([r"\par\footnotesize\raggedright", *notes] if notes else []),
+        r"\end{table}",
+        "",
+    ]
     return "\n".join([*top, *rows, *end])
 
 
@@ -130,7 +175,9 @@ def html(table: Table) -> str:
     lines.append(_in_html("".join(f"<th>{escape(name.lstrip('>^'))}</th>" for name in table.head)))
     for number, row in enumerate(table.rows):
         pairs = zip(kinds, row, strict=True)
-        lines.append(_in_html("".join(f"<td{kind}>{escape(cell.text)}</td>" for kind, cell in pairs)))
+        lines.append(
+            _in_html("".join(f"<td{kind}>{escape(cell.text)}</td>" for kind, cell in pairs))
+        )
         if number < len(table.notes) and table.notes[number]:
             lines.append(_in_html(f'<td colspan="{len(kinds)}">{escape(table.notes[number])}</td>'))
     return "\n".join(["<table>", *lines, "</table>", ""])
@@ -153,7 +200,11 @@ th, td { border-bottom: 1px solid #ccc; padding: 0.2em 0.7em; text-align: left }
 .number { text-align: right }
 </style>
 """
-_RENDERED: Final[dict[Markup, Callable[[Table], str]]] = {"markdown": markdown, "latex": latex, "html": html}
+_RENDERED: Final[dict[Markup, Callable[[Table], str]]] = {
+    "markdown": markdown,
+    "latex": latex,
+    "html": html,
+}
 
 
 def is_markup(format: str) -> bool:

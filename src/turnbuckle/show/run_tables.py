@@ -1,4 +1,6 @@
-"""What a recording shows, for terminal and report alike: its run time, copies, host calls, kernels; links and messages in a line."""
+"""What a recording shows, for terminal and report alike: its run time, copies, host calls, kernels;
+links and messages in a line.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from turnbuckle.profile.transfers import known_links
 from turnbuckle.projection.run import Run
 from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.text import DASH, clean, count, number, percent, plural, seconds, shorten, terms
+from turnbuckle.show.text import (
+    DASH,
+    clean,
+    count,
+    number,
+    percent,
+    plural,
+    seconds,
+    shorten,
+    terms,
+)
 from turnbuckle.show.unknowns import DIRECTION
 
 #: Rows of long tables: printed at once, and at most.
@@ -26,7 +38,9 @@ _MEANING_UNRECORDED: Final = terms("meaning beside an unrecorded device")
 
 
 def category_words(run: Run) -> dict[str, str]:
-    """Return the categories of the time line that were recorded, in words; without kernels nothing tells that the device is idle."""
+    """Return the categories of the time line that were recorded, in words; without kernels nothing
+    tells that the device is idle.
+    """
     shares = each.categories_ns(run.profile)
     named = {**CATEGORY_WORDS, **(_BESIDE_UNRECORDED if "kernel" in run.untold else {})}
     words = {name: text for name, text in named.items() if shares[name] or name not in run.untold}
@@ -40,23 +54,35 @@ _STARTS: Final = terms("start-up")
 
 def start_up_words(run: Run, begun: StartUp, least: float = 0.01) -> str:
     """Return the start-up in words: its time, its share of the run, and what it is made of."""
-    starts = {**_STARTS} | ({"host": "nothing recorded"} if run.on_device and not run.projectable else {})
+    starts = {**_STARTS} | (
+        {"host": "nothing recorded"} if run.on_device and not run.projectable else {}
+    )
     made = sorted(begun.made_of.items(), key=lambda part: -part[1])
     parts = [
-        f"{starts[name]} {percent(spent / begun.seconds, 2)}" for name, spent in made if begun.seconds and spent >= least * begun.seconds
+        f"{starts[name]} {percent(spent / begun.seconds, 2)}"
+        for name, spent in made
+        if begun.seconds and spent >= least * begun.seconds
     ]
-    return f"{seconds(begun.seconds)}, {percent(begun.share)} of the run, until the {_ENDS[begun.until]}: {', '.join(parts) or 'nothing'}"
+    return (
+        f"{seconds(begun.seconds)}, {percent(begun.share)} of the run, until the "
+        f"{_ENDS[begun.until]}: {', '.join(parts) or 'nothing'}"
+    )
 
 
 _ENDS: Final = terms("end of the start-up")
 
 
 def run_time_table(run: Run) -> Table:
-    """Return where the run time goes: each instant belongs to one category, of several ranks in the mean over them.
+    """Return where the run time goes: each instant belongs to one category, of several ranks in the
+    mean over them.
 
     The steady part stands beside a run of much start-up.
     """
-    shares, words, of_ranks = each.categories_ns(run.profile), category_words(run), len(each.ranks(run.profile))
+    shares, words, of_ranks = (
+        each.categories_ns(run.profile),
+        category_words(run),
+        len(each.ranks(run.profile)),
+    )
     total = max(run.profile.run_time_ns, 1)
     meaning = {**_MEANING, **(_MEANING_UNRECORDED if "kernel" in run.untold else {})}
     if words["cpu"] == "nothing recorded":
@@ -64,13 +90,23 @@ def run_time_table(run: Run) -> Table:
     # without the device's share the others are no picture of the run
     bars = {} if "kernel" in run.untold else {name: value / total for name, value in shares.items()}
     rows = [
-        cells(words[name], meaning[name], number(value * 1e-9, "s"), Cell(percent(value / total), bar=bars.get(name)))
+        cells(
+            words[name],
+            meaning[name],
+            number(value * 1e-9, "s"),
+            Cell(percent(value / total), bar=bars.get(name)),
+        )
         if name in words
         else cells(CATEGORY_WORDS[name], meaning[name], "not recorded", DASH)
         for name, value in shares.items()
     ]
     defect = number(summary.closure_defect_ns(run.profile) * 1e-9, "s")
-    rows.append([Cell(text, tone="soft") for text in ("closure defect", "run time minus all of the above", defect, "")])
+    rows.append(
+        [
+            Cell(text, tone="soft")
+            for text in ("closure defect", "run time minus all of the above", defect, "")
+        ]
+    )
     head = ["category", "what it is", ">time", ">share"]
     if run.steady is not None:
         left = each.categories_ns(run.steady.profile)
@@ -78,16 +114,30 @@ def run_time_table(run: Run) -> Table:
         for row, name in zip(rows, shares, strict=False):
             recorded = name in words
             row += (
-                cells(number(left[name] * 1e-9, "s"), percent(left[name] / max(run.steady.profile.run_time_ns, 1)))
+                cells(
+                    number(left[name] * 1e-9, "s"),
+                    percent(left[name] / max(run.steady.profile.run_time_ns, 1)),
+                )
                 if recorded
                 else cells("", DASH)
             )
-        rows[-1] += [Cell(number(summary.closure_defect_ns(run.steady.profile) * 1e-9, "s"), tone="soft"), Cell("")]
-    caption, counted = "The exclusive time line: each instant belongs to one category.", "each instant counted once"
+        rows[-1] += [
+            Cell(number(summary.closure_defect_ns(run.steady.profile) * 1e-9, "s"), tone="soft"),
+            Cell(""),
+        ]
+    caption, counted = (
+        "The exclusive time line: each instant belongs to one category.",
+        "each instant counted once",
+    )
     if of_ranks:
-        caption = f"The exclusive time line, mean of {of_ranks:,} ranks: each instant of a rank belongs to one category."
+        caption = (
+            f"The exclusive time line, mean of {of_ranks:,} ranks: each instant of a rank belongs "
+            "to one category."
+        )
         counted = f"mean of {of_ranks:,} ranks, each instant counted once"
-    return Table(caption, head, rows, title=f"where the run time goes ({counted})", wide=("what it is",))
+    return Table(
+        caption, head, rows, title=f"where the run time goes ({counted})", wide=("what it is",)
+    )
 
 
 def ranks_table(profile: Profile) -> Table | None:
@@ -95,7 +145,9 @@ def ranks_table(profile: Profile) -> Table | None:
     each_rank, total = each.ranks(profile), max(profile.run_time_ns, 1)
     if not each_rank:
         return None
-    shown = [name for name in CATEGORY_WORDS if any(row["categories_ns"][name] for row in each_rank)]
+    shown = [
+        name for name in CATEGORY_WORDS if any(row["categories_ns"][name] for row in each_rank)
+    ]
     rows = [
         cells(
             f"process {row['process']}" if row["rank"] is None else f"rank {row['rank']}",
@@ -114,9 +166,15 @@ def gpus_table(profile: Profile) -> Table | None:
     if len(each_gpu) < 2:
         return None
     shares = ("kernels_ns", "between_gpus_ns", "copies_ns", "idle_ns")
-    rows = [cells(_gpu_name(row), *(percent(row[name] / total) for name in shares)) for row in each_gpu[:MOST]]
+    rows = [
+        cells(_gpu_name(row), *(percent(row[name] / total) for name in shares))
+        for row in each_gpu[:MOST]
+    ]
     head = ["GPU", ">kernels", ">between GPUs alone", ">copies, no kernel", ">idle"]
-    caption = "Each GPU's share of the run time: kernels, of them those between GPUs that run alone, copies beside no kernel, nothing."
+    caption = (
+        "Each GPU's share of the run time: kernels, of them those between GPUs that run alone, "
+        "copies beside no kernel, nothing."
+    )
     return Table(caption, head, rows, TOP, len(each_gpu) - len(rows), title="each GPU")
 
 
@@ -136,7 +194,9 @@ def copies_table(profile: Profile) -> Table | None:
             DASH if c["bytes"] is None else number(c["bytes"], "B"),
             number(c["busy_ns"] * 1e-9, "s"),
             DASH if c["bytes"] is None else number(c["bytes"] / c["count"], "B"),
-            DASH if c["bytes"] is None or not c["busy_ns"] else number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s"),
+            DASH
+            if c["bytes"] is None or not c["busy_ns"]
+            else number(c["bytes"] / (c["busy_ns"] * 1e-9), "B/s"),
         )
         for name, c in summary.copies(profile).items()
         if c["count"]
@@ -159,15 +219,23 @@ def kernels_table(profile: Profile) -> Table | None:
             number(r["mean_seconds"], "s"),
             Cell(percent(r["share"]), bar=r["share"]),
         )
-        for r, label in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 64), strict=True)
+        for r, label in zip(
+            shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 64), strict=True
+        )
     ]
     caption = f"Kernels by time, {plural(table.height, 'name')}."
     head = ["kernel", ">count", ">time", ">median", ">mean", ">share of kernels"]
-    return Table(caption, head, rows, TOP, table.height - len(rows), title="kernels", wide=("mean",)) if rows else None
+    return (
+        Table(caption, head, rows, TOP, table.height - len(rows), title="kernels", wide=("mean",))
+        if rows
+        else None
+    )
 
 
 def calls_table(profile: Profile) -> Table | None:
-    """Return host calls of the GPU runtime by time, the longest first; None where there are none."""
+    """Return host calls of the GPU runtime by time, the longest first; None where there are
+    none.
+    """
     table = summary.calls(profile)
     rows = [
         cells(
@@ -181,24 +249,40 @@ def calls_table(profile: Profile) -> Table | None:
         for r in table.head(MOST).to_dicts()
     ]
     caption = (
-        f"Host calls of the GPU runtime by time, {plural(table.height, 'name')}. A call that finds the device idle lasts "
+        f"Host calls of the GPU runtime by time, {plural(table.height, 'name')}. A call that "
+        "finds the device idle lasts "
         "until what it started begins."
     )
     head = ["call", "class", ">count", ">time", ">median", ">exposed share of run"]
-    return Table(caption, head, rows, TOP, table.height - len(rows), title="host calls") if rows else None
+    return (
+        Table(caption, head, rows, TOP, table.height - len(rows), title="host calls")
+        if rows
+        else None
+    )
 
 
 def host_work_tables(profile: Profile) -> list[Table]:
-    """Return exposed host work by the innermost range, the most first, and by annotation where operators run inside those.
+    """Return exposed host work by the innermost range, the most first, and by annotation where
+    operators run inside those.
 
     Empty where the recording names no ranges.
     """
     work = host_work.described(profile, MOST)
     if work is None:
         return []
-    tables = [_host_work_table(work, "host work by range", "NVTX range, annotation, operator or Python function")]
+    tables = [
+        _host_work_table(
+            work, "host work by range", "NVTX range, annotation, operator or Python function"
+        )
+    ]
     if work["annotations"] is not None:
-        tables.append(_host_work_table(work["annotations"], "host work by annotation", "annotation, whatever operators run inside it"))
+        tables.append(
+            _host_work_table(
+                work["annotations"],
+                "host work by annotation",
+                "annotation, whatever operators run inside it",
+            )
+        )
     return [table for table in tables if table.rows]
 
 
@@ -223,12 +307,16 @@ def _host_work_table(work: dict[str, Any], title: str, what: str) -> Table:
 
 
 def window_words(profile: Profile) -> str:
-    """Return how long it is from the first kernel to the last, and in how much of that kernels run; empty without kernels."""
+    """Return how long it is from the first kernel to the last, and in how much of that kernels run;
+    empty without kernels.
+    """
     window = summary.kernel_window_ns(profile)
     if not window:
         return ""
     devices = summary.devices(profile)
-    busy = [device_busy(profile.trace, device, ("kernels",), process) for device, process in devices]
+    busy = [
+        device_busy(profile.trace, device, ("kernels",), process) for device, process in devices
+    ]
     shares = sorted(share for start, end in busy if (share := int((end - start).sum()) / window))
     ran = percent(shares[-1])
     if len(shares) > 1:
@@ -237,7 +325,9 @@ def window_words(profile: Profile) -> str:
 
 
 def link_words(run: Run) -> dict[str, str]:
-    """Return what each direction of the link reached, what it looks like, and its fixed cost of a copy."""
+    """Return what each direction of the link reached, what it looks like, and its fixed cost of a
+    copy.
+    """
     out: dict[str, str] = {}
     rates = {n.name: n.bandwidth for n in known_links()}
     for direction, link in links(run.source, run.fits).items():
@@ -246,15 +336,26 @@ def link_words(run: Run) -> dict[str, str]:
         rate, memory = number(link["bandwidth"], "B/s"), clean(link["memory"]).replace("_", " ")
         # a fit with zero latency could not separate latency from rate
         fixed = number(link["latency_s"], "s") if link["latency_s"] else "unknown"
-        text, like = f"{rate} with {memory} copies, fixed copy cost (o+L) {fixed}", link["looks_like"]
+        text, like = (
+            f"{rate} with {memory} copies, fixed copy cost (o+L) {fixed}",
+            link["looks_like"],
+        )
         if run.source.coupling == "apu":
-            out[direction] = text.replace("copies,", "copies inside the one memory of CPU and GPU,", 1)
+            out[direction] = text.replace(
+                "copies,", "copies inside the one memory of CPU and GPU,", 1
+            )
             continue
         if like:
-            reached = f"{number(rates[like[0]], 'B/s')} ({percent(link['bandwidth'] / rates[like[0]], 2)})"
+            reached = (
+                f"{number(rates[like[0]], 'B/s')} "
+                f"({percent(link['bandwidth'] / rates[like[0]], 2)})"
+            )
             text = f"looks like {' or '.join(like)}: {rate} of {reached}{text.removeprefix(rate)}"
         if link["nominal"] and not (like and abs(link["nominal"] / rates[like[0]] - 1) < 0.01):
-            text += f"; the machine file states {number(link['nominal'], 'B/s')} ({percent(link['efficiency'], 2)} reached)"
+            text += (
+                f"; the machine file states {number(link['nominal'], 'B/s')} "
+                f"({percent(link['efficiency'], 2)} reached)"
+            )
         out[direction] = text
     return out
 

@@ -1,4 +1,6 @@
-"""Tables as people see them: drawn by the report's template and by the terminal (`turnbuckle.show.terminal.tables.drawn`)."""
+"""Tables as people see them: drawn by the report's template and by the terminal
+(`turnbuckle.show.terminal.tables.drawn`).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Words and numbers as people read them; words for what tables and code call by a short name stand in ``words.csv``.
+"""Words and numbers as people read them; words for what tables and code call by a short name stand
+in ``words.csv``.
 
-Every text from a recording or a machine file is hostile: `clean` makes it harmless to read (no control characters, no
-characters that turn the direction of writing round, no invisible ones); escaping for HTML is the template's business.
+Every text from a recording or a machine file is hostile: `clean` makes it harmless to read (no
+control characters, no characters that turn the direction of writing round, no invisible ones);
+escaping for HTML is the template's business.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ MINUS: Final = "\N{MINUS SIGN}"
 
 
 def clean(text: object, longest: int = LONGEST) -> str:
-    """Return text that shows what it holds: control, format and unassigned characters become ``\\u{..}``, tabs and ends of line spaces.
+    """Return text that shows what it holds: control, format and unassigned characters become
+    ``\\u{..}``, tabs and ends of line spaces.
 
     >>> clean("gemm\\x1b[31m\\u202egnp.exe")
     'gemm\\\\u{1b}[31m\\\\u{202e}gnp.exe'
@@ -76,7 +79,8 @@ def folded(text: str, width: int) -> str:
 
 
 def number(value: float | None, unit: str, digits: int = 3, *, all_digits: bool = False) -> str:
-    """Return a quantity with its unit; a dash where there is none.  `all_digits` keeps zeros at the end.
+    """Return a quantity with its unit; a dash where there is none.  `all_digits` keeps zeros at the
+    end.
 
     >>> number(2.02e-6, "s"), number(None, "s"), number(1.04, "s", 4, all_digits=True)
     ('2.02\\xa0µs', '–', '1.040\\xa0s')
@@ -117,7 +121,9 @@ def span(low: float, high: float) -> str:
     >>> span(0.99472, 1.0002), span(0.0124, 0.0131)
     ('0.995 to 1.000\\xa0s', '12.40 to 13.10\\xa0ms')
     """
-    divisor, unit = next(((d, u) for d, u in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")) if high >= d), (1e-9, "ns"))
+    divisor, unit = next(
+        ((d, u) for d, u in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")) if high >= d), (1e-9, "ns")
+    )
     places = max(0, 3 - math.floor(math.log10(high / divisor))) if high > 0 else 0
     return f"{low / divisor:.{places}f} to {high / divisor:.{places}f}{NARROW}{unit}"
 

@@ -1,4 +1,6 @@
-"""What the uncertain numbers of a projection are called in words, and what would make each of them certain."""
+"""What the uncertain numbers of a projection are called in words, and what would make each of them
+certain.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def parameter_label(name: str) -> str:
     if link := _LINK.fullmatch(name):
         return f"{_PART[link[2]]}, {DIRECTION[link[1]]}"
     if observed := _OBSERVED.fullmatch(name):
-        return f"{_PART[observed[3]]} of {observed[2].replace('_', ' ')} copies, {DIRECTION[observed[1]]}"
+        return (
+            f"{_PART[observed[3]]} of {observed[2].replace('_', ' ')} copies, "
+            f"{DIRECTION[observed[1]]}"
+        )
     return clean(name).replace(".", " ").replace("_", " ")
 
 
@@ -47,9 +52,17 @@ def unknown_label(name: str) -> str:
         return "speed of the other machine's host"
     if form := _FORM.fullmatch(name):
         kind, memory, decade = form[1], form[2].replace("_", " "), int(form[3])
-        what = f"scatter of {memory} copies" if kind.startswith("copy") else "scatter of page migrations"
+        what = (
+            f"scatter of {memory} copies"
+            if kind.startswith("copy")
+            else "scatter of page migrations"
+        )
         where = DIRECTION.get(kind.removeprefix("copy_"), "") if kind.startswith("copy") else ""
-        size = f"{number(10.0**decade, 'B')} to {number(10.0 ** (decade + 1), 'B')}" if decade > 0 else f"below 10{NARROW}B"
+        size = (
+            f"{number(10.0**decade, 'B')} to {number(10.0 ** (decade + 1), 'B')}"
+            if decade > 0
+            else f"below 10{NARROW}B"
+        )
         return f"{what}{', ' + where if where else ''}, {size}"
     first, _, rest = name.partition("/")
     if first == "common":

@@ -1,4 +1,6 @@
-"""One recorded run of a real application, as typed tables in one vocabulary (``schema/trace.csv``)."""
+"""One recorded run of a real application, as typed tables in one vocabulary
+(``schema/trace.csv``).
+"""
 
 from turnbuckle.trace.read import read
 from turnbuckle.trace.trace import Trace

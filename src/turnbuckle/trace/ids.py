@@ -1,8 +1,8 @@
 """Packed ids of processes and threads.  No other file knows how they are packed.
 
-A process has the id ``number << 24``.  A thread has the id of its process with its own number in the low 24 bits.  This is how
-Nsight Systems packs them; readers of other formats follow.  The functions take whole numbers, NumPy arrays and Polars
-expressions or series alike.
+A process has the id ``number << 24``.  A thread has the id of its process with its own number in
+the low 24 bits.  This is how Nsight Systems packs them; readers of other formats follow.  The
+functions take whole numbers, NumPy arrays and Polars expressions or series alike.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def process_number(thread: Ids) -> Ids:
 
 
 def id_of(process: Ids, thread: Any = 0) -> Ids:
-    """Return the id of a thread from the number of its process and its own; of the process itself without one."""
+    """Return the id of a thread from the number of its process and its own; of the process itself
+    without one.
+    """
     id: Ids = process * MOST_THREADS | thread
     return id
 

@@ -1,8 +1,9 @@
 """Exact arithmetic on sets of half-open time intervals ``[start, end)`` in integer nanoseconds.
 
-Kernel time summed exceeds busy time as soon as two streams run at once; a union does not.  Every function takes arrays
-of shape (n,) and is exact for times within 2^53 ns either side of zero (which `turnbuckle.trace.bounds.sound`
-guarantees).  An interval whose end is not after its start covers nothing.
+Kernel time summed exceeds busy time as soon as two streams run at once; a union does not.  Every
+function takes arrays of shape (n,) and is exact for times within 2^53 ns either side of zero (which
+`turnbuckle.trace.bounds.sound` guarantees).  An interval whose end is not after its start covers
+nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ def union_ns(start: Int, end: Int) -> int:
 
 
 def merge(start: Int, end: Int) -> tuple[Int, Int]:
-    """Return the same set of times as disjoint, non-touching intervals in time order: (start, end), each of shape (m,), m <= n."""
+    """Return the same set of times as disjoint, non-touching intervals in time order: (start, end),
+    each of shape (m,), m <= n.
+    """
     start, end = _int64(start), _int64(end)
     non_empty = end > start
     if not non_empty.all():
@@ -41,7 +44,8 @@ def merge(start: Int, end: Int) -> tuple[Int, Int]:
 def covered_ns(start: Int, end: Int, merged_start: Int, merged_end: Int) -> Int:
     """Return, for each interval, how much of it the merged set covers [ns], shape (n,).
 
-    ``merged_start`` and ``merged_end``, shape (m,), must come from `merge`; the intervals may have any order and overlap.
+    ``merged_start`` and ``merged_end``, shape (m,), must come from `merge`; the intervals may have
+    any order and overlap.
     """
     start, end = _int64(start), _int64(end)
     if merged_start.size == 0:
@@ -61,10 +65,11 @@ def covered_ns(start: Int, end: Int, merged_start: Int, merged_end: Int) -> Int:
 
 
 def new_cover_ns(start: Int, end: Int) -> Int:
-    """Return, for each interval, the part that no earlier one covers [ns], shape (n,); the sum is `union_ns`.
+    """Return, for each interval, the part that no earlier one covers [ns], shape (n,); the sum is
+    `union_ns`.
 
-    Earlier means an earlier start, or the same start and an earlier place in the array.  Intervals sorted by start (as
-    the tables of a `Trace` are) need no sort here.
+    Earlier means an earlier start, or the same start and an earlier place in the array.  Intervals
+    sorted by start (as the tables of a `Trace` are) need no sort here.
     """
     start, end = _int64(start), _int64(end)
     if start.size == 0:

@@ -1,4 +1,6 @@
-"""Names of recording formats and of the tools that wrote them, the same on the screen, in reports and in messages."""
+"""Names of recording formats and of the tools that wrote them, the same on the screen, in reports
+and in messages.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ FORMATS: Final[dict[str, str]] = {
 
 
 def with_calls(facts: Mapping[str, Any]) -> str:
-    """Return how to make the recorder of these facts record host calls too; of an unknown recorder, and of several, the ways of the common
-    ones.
+    """Return how to make the recorder of these facts record host calls too; of an unknown recorder,
+    and of several, the ways of the common ones.
 
     >>> with_calls({"format": "nvprof"})
     'nvprof --profile-api-trace all -o RUN.nvvp'
@@ -41,7 +43,8 @@ def with_calls(facts: Mapping[str, Any]) -> str:
 
 
 def what_to_record(word: str, facts: Mapping[str, Any]) -> str:
-    """Return the advice of ``schema/recorders.csv`` for `word`: in the options of the recorder of these facts, else in words for any.
+    """Return the advice of ``schema/recorders.csv`` for `word`: in the options of the recorder of
+    these facts, else in words for any.
 
     >>> what_to_record("ranks", {"format": "kineto"})
     'record every rank, and join the files with turnbuckle merge'
@@ -50,13 +53,18 @@ def what_to_record(word: str, facts: Mapping[str, Any]) -> str:
 
 
 def recorder_of(facts: Mapping[str, Any]) -> str:
-    """Return the format of a recording as a key of ``schema/recorders.csv``; empty where recordings of several formats were merged."""
-    kinds = {str(source.get("format")) for source in facts.get("sources") or ()} or {str(facts.get("format") or "nsys")}
+    """Return the format of a recording as a key of ``schema/recorders.csv``; empty where recordings
+    of several formats were merged.
+    """
+    kinds = {str(source.get("format")) for source in facts.get("sources") or ()} or {
+        str(facts.get("format") or "nsys")
+    }
     return kinds.pop() if len(kinds) == 1 else ""
 
 
 def recorder(facts: Mapping[str, Any]) -> str:
-    """Return the format of a recording, the tool that wrote it, and versions where the file states them.
+    """Return the format of a recording, the tool that wrote it, and versions where the file states
+    them.
 
     >>> recorder({"format": "paje", "product_version": "SimGrid 3.32.0", "schema_version": None})
     'Paje trace of SimGrid 3.32.0'
@@ -70,10 +78,17 @@ def recorder(facts: Mapping[str, Any]) -> str:
         return f"{len(sources)} recordings merged: {', '.join(kinds)}"
     writer, schema = (str(facts.get(name) or "") for name in ("product_version", "schema_version"))
     if facts.get("format", "nsys") == "nsys":
-        return f"Nsight Systems {writer or '(version not recorded)'}, schema {schema or 'before 2.7'}"
+        return (
+            f"Nsight Systems {writer or '(version not recorded)'}, schema {schema or 'before 2.7'}"
+        )
     if facts["format"] == "kineto":
         return f"Chrome trace of {writer or 'the PyTorch profiler (version not recorded)'}"
-    short, _, kind = FORMATS.get(str(facts["format"]), f"{facts['format']} recording").partition(" ")
+    short, _, kind = FORMATS.get(str(facts["format"]), f"{facts['format']} recording").partition(
+        " "
+    )
     if writer.startswith(short):
         return f"{writer} {kind}"
-    return f"{short}{schema and ' '}{schema} {kind} of {writer or 'a tracer that does not name itself'}"
+    return (
+        f"{short}{schema and ' '}{schema} {kind} of "
+        f"{writer or 'a tracer that does not name itself'}"
+    )

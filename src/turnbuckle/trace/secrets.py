@@ -1,7 +1,9 @@
-"""Search for credentials among the environment variables that a recording carries beside its events.  No name and no value is kept.
+"""Search for credentials among the environment variables that a recording carries beside its
+events.  No name and no value is kept.
 
-Profilers copy the environment of the process into their files (Nsight Systems: ``META_DATA_CAPTURE`` and ``TARGET_INFO_SYSTEM_ENV``;
-PyTorch's users: entries beside the events).  The readers do not read it (finding P119); this module counts what looks like a secret.
+Profilers copy the environment of the process into their files (Nsight Systems:
+``META_DATA_CAPTURE`` and ``TARGET_INFO_SYSTEM_ENV``; PyTorch's users: entries beside the events).
+The readers do not read it (finding P119); this module counts what looks like a secret.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _SECRET: Final = re.compile(
     r"(?:^|[^A-Z])(?:TOKENS?|KEYS?|PASS|PASSWD|PASSPHRASE|COOKIE|JWT)(?:$|[^A-Z])|PASSWORD|SECRET|APIKEY|CREDENTIAL|CONNECTION_STRING",
     re.IGNORECASE,
 )
-#: ``NAME=value`` inside a text, and ``"NAME": "value"`` in JSON, with names as environment variables have them.
+#: ``NAME=value`` inside a text, and ``"NAME": "value"`` in JSON, with names as environment
+#: variables have them.
 _ASSIGNED: Final = re.compile(r"(?:^|[\s\"';,\x00\[])([A-Z][A-Z0-9_]{2,79})=[^\s\"';,]")
 _KEYED: Final = re.compile(rb'"([A-Z][A-Z0-9_]{2,79})"\s*:\s*"[^"]')
 _ASSIGNED_BYTES: Final = re.compile(rb"(?:[\s\"';,\[]|\\n)([A-Z][A-Z0-9_]{2,79})=[^\s\"';,]")
@@ -38,13 +41,18 @@ _ASSIGNED_BYTES: Final = re.compile(rb"(?:[\s\"';,\[]|\\n)([A-Z][A-Z0-9_]{2,79})
 class Secrets:
     """Entries of the environment that a file carries beside its events."""
 
-    places: dict[str, int] = field(default_factory=dict)  #: entries with names and values of the process or its system, by table
-    credentials: int = 0  #: distinct names among them that look like those of credentials and have a value
+    #: entries with names and values of the process or its system, by table
+    places: dict[str, int] = field(default_factory=dict)
+    credentials: int = (
+        0  #: distinct names among them that look like those of credentials and have a value
+    )
     looked: bool = True  #: whether this kind of file could be looked at
 
     def findings(self) -> list[Finding]:
         """Return P182 where there are credentials."""
-        return [finding("P182", self.credentials, ", ".join(self.places))] if self.credentials else []
+        return (
+            [finding("P182", self.credentials, ", ".join(self.places))] if self.credentials else []
+        )
 
 
 def credential(name: str) -> bool:
@@ -57,7 +65,8 @@ def credential(name: str) -> bool:
 
 
 def look(path: Path, *, texts: bool = True) -> Secrets:
-    """Search one recording; `Secrets.looked` is False for other kinds of files, and for files that cannot be read.
+    """Search one recording; `Secrets.looked` is False for other kinds of files, and for files that
+    cannot be read.
 
     Parameters
     ----------
@@ -71,7 +80,9 @@ def look(path: Path, *, texts: bool = True) -> Secrets:
             head = file.read(16)
         if head == sqlite_tables.MAGIC:
             return _in_tables(place)
-        if texts and (head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") or head.startswith(b"\x1f\x8b")):
+        if texts and (
+            head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") or head.startswith(b"\x1f\x8b")
+        ):
             return _in_text(path)
     except (OSError, ValueError, *sqlite_tables.ERRORS, ProfileError):
         pass  # the reader of the recording reports what is wrong with it
@@ -88,7 +99,9 @@ def _in_tables(path: Path) -> Secrets:
                 continue
             count = 0
             cells = "substr(CAST(name AS TEXT), 1, 1024), substr(CAST(value AS TEXT), 1, ?)"
-            for name, value in file.execute(f"SELECT {cells} FROM {table} LIMIT ?", (_MOST_LETTERS, _MOST_ROWS)):
+            for name, value in file.execute(
+                f"SELECT {cells} FROM {table} LIMIT ?", (_MOST_LETTERS, _MOST_ROWS)
+            ):
                 count += 1
                 if value:
                     credentials.update(_names(table, name or "", value))
@@ -98,11 +111,17 @@ def _in_tables(path: Path) -> Secrets:
 
 
 def _names(table: str, name: str, value: str) -> Iterator[str]:
-    """Yield the names of credentials that one entry holds: its own name where that is a variable's, and the names assigned in its value."""
+    """Yield the names of credentials that one entry holds: its own name where that is a variable's,
+    and the names assigned in its value.
+    """
     # Nsight Systems' own entries are no variables: NVTX_OPTIONS:TRACE_NVTX_RANGE_HOT_KEY
     kind, _, variable_name = name.rpartition(":")
     variable = kind.endswith("ENVIRONMENT_VARIABLE") or (table == TABLES[1] and not kind)
-    if variable and re.fullmatch(r"[A-Z][A-Z0-9_]{2,200}", variable_name) and credential(variable_name):
+    if (
+        variable
+        and re.fullmatch(r"[A-Z][A-Z0-9_]{2,200}", variable_name)
+        and credential(variable_name)
+    ):
         yield variable_name
     for assignment in _ASSIGNED.finditer(value):
         if credential(assignment[1]):

@@ -1,7 +1,8 @@
 """Names of one kernel as different tools write them.
 
-A recording and a table of kernels rarely come from one tool.  One writes ``void k<(int)4, float>(float *)``, another
-``k<4, float>(float*) [clone .kd]``, a third the mangled name or ``k`` alone.
+A recording and a table of kernels rarely come from one tool.  One writes ``void k<(int)4,
+float>(float *)``, another ``k<4, float>(float*) [clone .kd]``, a third the mangled name or ``k``
+alone.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from turnbuckle._native import demangle
 _SUFFIX: Final = re.compile(r"(?:\s?\[clone [^\[\]]*+\]|\.kd)\Z")
 _NAMELESS: Final = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}")
 #: NVIDIA's demangler writes the type of a template's number.
-_CAST: Final = re.compile(r"\((?:bool|char|short|int|long|long long|unsigned(?: (?:char|short|int|long|long long))?)\)(?=-?\d)")
+_CAST: Final = re.compile(
+    r"\((?:bool|char|short|int|long|long long|unsigned(?: (?:char|short|int|long|long long))?)\)(?=-?\d)"
+)
 
 
 def spelled(name: str) -> str:
-    """Return a name as all tools have it: demangled, without return type, parameters, suffixes and blanks.
+    """Return a name as all tools have it: demangled, without return type, parameters, suffixes and
+    blanks.
 
     >>> spelled("void lib::k<(int)4, float>(float *, int) [clone .kd]")
     'lib::k<4,float>'
@@ -70,7 +74,11 @@ class Names:
 
     def __init__(self, patterns: Sequence[str], plain: Collection[int] = ()) -> None:
         wild = set(range(len(patterns))).difference(plain)
-        self._wild = [(k, p.replace("[", "[[]")) for k, p in enumerate(patterns) if k in wild and ("*" in p or "?" in p)]
+        self._wild = [
+            (k, p.replace("[", "[[]"))
+            for k, p in enumerate(patterns)
+            if k in wild and ("*" in p or "?" in p)
+        ]
         self._exact: dict[str, int] = {}
         self._spelled: dict[str, int] = {}
         self._templates: dict[str, set[int]] = {}
@@ -84,15 +92,23 @@ class Names:
     def row(self, name: str) -> int:
         """Return the row of a name, -1 where there is none.
 
-        The first row counts that has this name or a pattern of it, else the first that spells it another way.  A name alone stands for a
-        function with any template arguments, in the table; in the recording, if one row alone has a function of that name.
+        The first row counts that has this name or a pattern of it, else the first that spells it
+        another way.  A name alone stands for a function with any template arguments, in the table;
+        in the recording, if one row alone has a function of that name.
 
         >>> rows = Names(["k<float>", "lib::k", "gemm*", "one<int>"])
         >>> [rows.row(n) for n in ("void k<float>(float*)", "void lib::k<int>()", "gemm_nt", "one", "two")]
         [0, 1, 2, 3, -1]
         """
         exact = self._exact.get(name, -1)
-        wild = next((k for k, pattern in self._wild if (exact < 0 or k < exact) and fnmatchcase(name, pattern)), exact)
+        wild = next(
+            (
+                k
+                for k, pattern in self._wild
+                if (exact < 0 or k < exact) and fnmatchcase(name, pattern)
+            ),
+            exact,
+        )
         if wild >= 0:
             return wild
         text = spelled(name)

@@ -23,23 +23,34 @@ LAYOUT = 1
 
 _GROUP_ROWS = 1 << 26
 
-_DTYPES: dict[str, type[pl.DataType]] = {"int64": pl.Int64, "int32": pl.Int32, "int8": pl.Int8, "text": pl.String}
+_DTYPES: dict[str, type[pl.DataType]] = {
+    "int64": pl.Int64,
+    "int32": pl.Int32,
+    "int8": pl.Int8,
+    "text": pl.String,
+}
 
 
 @cache
 def dtypes(table: str) -> dict[str, type[pl.DataType]]:
-    """Return the column names and types of one table.  Raises `KeyError` for a table that the vocabulary does not hold."""
+    """Return the column names and types of one table.  Raises `KeyError` for a table that the
+    vocabulary does not hold.
+    """
     return {column.name: _DTYPES[column.type] for column in schema.tables("trace")[table]}
 
 
 def completed(table: str, frame: pl.DataFrame, strict: bool = True) -> pl.DataFrame:
-    """Return `frame` with the columns of `table` in their order and type, null where it lacks one.  Raises `KeyError` as `dtypes`.
+    """Return `frame` with the columns of `table` in their order and type, null where it lacks one.
+    Raises `KeyError` as `dtypes`.
 
     A value beyond its type is an error if `strict`, else null.
     """
     if frame.schema == _empty(table).schema:
         return frame
-    cells = ((pl.col(name) if name in frame.columns else pl.lit(None), name, kind) for name, kind in dtypes(table).items())
+    cells = (
+        (pl.col(name) if name in frame.columns else pl.lit(None), name, kind)
+        for name, kind in dtypes(table).items()
+    )
     return frame.select(cell.cast(kind, strict=strict).alias(name) for cell, name, kind in cells)
 
 
@@ -52,15 +63,17 @@ def _empty(table: str) -> pl.DataFrame:
 class Trace:
     """One recorded run, as the profiler wrote it down.
 
-    Every table of ``schema/trace.csv`` is an attribute: ``trace.kernels`` is a `polars.DataFrame` with all columns of that
-    table, empty where nothing was recorded.  Times are integer ns on the recording's clock, in ascending order.
+    Every table of ``schema/trace.csv`` is an attribute: ``trace.kernels`` is a `polars.DataFrame`
+    with all columns of that table, empty where nothing was recorded.  Times are integer ns on the
+    recording's clock, in ascending order.
 
     Attributes
     ----------
     tables : the tables that hold rows, by name.
     names : all texts; columns such as ``kernels.name`` are indices into it.
-    facts : plain facts about the file: ``format``, ``schema_version``, ``product_version``, ``tables`` (rows of every table
-        of the file), ``session_start_utc_ns``, ``analysis_duration_ns``, ``size_bytes``, ``sha256``.
+    facts : plain facts about the file: ``format``, ``schema_version``, ``product_version``,
+        ``tables`` (rows of every table of the file), ``session_start_utc_ns``,
+        ``analysis_duration_ns``, ``size_bytes``, ``sha256``.
     findings : counted flaws met while reading.
     name : the file's name, without its folder.
     """
@@ -77,7 +90,9 @@ class Trace:
         return self.table(name)
 
     def table(self, name: str) -> pl.DataFrame:
-        """Return the table `name`, empty where nothing was recorded.  Raises `KeyError` for a table that the vocabulary does not hold."""
+        """Return the table `name`, empty where nothing was recorded.  Raises `KeyError` for a table
+        that the vocabulary does not hold.
+        """
         frame = self.tables.get(name)
         return _empty(name) if frame is None else frame
 
@@ -86,15 +101,20 @@ class Trace:
         """Return the names of the tables that hold rows: what the recording can answer with."""
         if isinstance(self.tables, dict):
             return frozenset(name for name, frame in self.tables.items() if frame.height)
-        return frozenset(self.tables)  # a cached trace lists only tables with rows; counting rows would load each table
+        # a cached trace lists only tables with rows; counting rows would load each table
+        return frozenset(self.tables)
 
     @cached_property
     def launch_pairs(self) -> pl.DataFrame:
-        """Return which host call started which device record (`turnbuckle.trace.check.launch_pairs`).  The join is made once per trace."""
+        """Return which host call started which device record
+        (`turnbuckle.trace.check.launch_pairs`).  The join is made once per trace.
+        """
         return launch_pairs(self.tables)
 
     def text(self, frame: pl.DataFrame, column: str = "name") -> pl.Series:
-        """Return the texts of a name column of `frame` (length ``frame.height``); null where the column is."""
+        """Return the texts of a name column of `frame` (length ``frame.height``); null where the
+        column is.
+        """
         indices = frame[column]
         if self.names.is_empty():
             return pl.Series(column, [None] * frame.height, dtype=pl.String)
@@ -111,9 +131,14 @@ class Trace:
             return self.table(name).to_pandas()
 
     def to_parquet(
-        self, folder: str | Path, *, compression: Literal["lz4", "uncompressed", "snappy"] = "lz4", leaving_out: Container[str] = ()
+        self,
+        folder: str | Path,
+        *,
+        compression: Literal["lz4", "uncompressed", "snappy"] = "lz4",
+        leaving_out: Container[str] = (),
     ) -> None:
-        """Write the trace into `folder` (made if absent): one Parquet file per table, ``names.parquet`` and ``trace.json``.
+        """Write the trace into `folder` (made if absent): one Parquet file per table,
+        ``names.parquet`` and ``trace.json``.
 
         The tables in `leaving_out` are listed, and written by the caller.
 
@@ -128,7 +153,9 @@ class Trace:
             # With one row group a table comes back in one piece, as a reader hands it over.
             file = place / f"{name}.parquet"
             refuse_input(file, "the trace")
-            write_parquet(frame, file, compression=compression, statistics=False, row_group_size=_GROUP_ROWS)
+            write_parquet(
+                frame, file, compression=compression, statistics=False, row_group_size=_GROUP_ROWS
+            )
         about = {
             "layout": LAYOUT,
             "name": self.name,
@@ -140,18 +167,33 @@ class Trace:
 
     @classmethod
     def from_parquet(cls, folder: str | Path) -> Trace:
-        """Read a trace that `to_parquet` wrote.  Raises `ProfileError` P014 where the folder does not hold one."""
+        """Read a trace that `to_parquet` wrote.  Raises `ProfileError` P014 where the folder does
+        not hold one.
+        """
         place = Path(folder)
         try:
             about = load_about(place)
             tables = {name: load_table(place, name, rows) for name, rows in about["tables"].items()}
             return cls(tables, load_names(place), about["facts"], about["findings"], about["name"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
-            raise error_of("P014.trace", where=str(folder), found=f"{type(error).__name__}: {error}".splitlines()[0][:200]) from error
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            pl.exceptions.PolarsError,
+        ) as error:
+            raise error_of(
+                "P014.trace",
+                where=str(folder),
+                found=f"{type(error).__name__}: {error}".splitlines()[0][:200],
+            ) from error
 
 
 def load_about(folder: Path) -> dict[str, Any]:
-    """Return ``trace.json`` of a folder of `Trace.to_parquet`, findings rebuilt.  Raises `ValueError`, `KeyError` or `OSError`."""
+    """Return ``trace.json`` of a folder of `Trace.to_parquet`, findings rebuilt.  Raises
+    `ValueError`, `KeyError` or `OSError`.
+    """
     about: dict[str, Any] = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
     if about["layout"] != LAYOUT:
         raise ValueError(f"layout {about['layout']}, not {LAYOUT}")
@@ -167,7 +209,9 @@ def load_names(folder: Path) -> pl.Series:
 
 
 def load_table(folder: Path, name: str, rows: int) -> pl.DataFrame:
-    """Return one table of a folder of `Trace.to_parquet`.  Raises `ValueError` where its columns or its number of rows differ."""
+    """Return one table of a folder of `Trace.to_parquet`.  Raises `ValueError` where its columns or
+    its number of rows differ.
+    """
     frame = loaded(folder / f"{name}.parquet")
     if dict(frame.schema) != dtypes(name) or frame.height != rows:
         raise ValueError(f"{name} has other columns or rows than it should")

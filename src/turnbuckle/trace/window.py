@@ -1,11 +1,14 @@
-"""A part of a recording (without start-up, a stretch of time, steps, an NVTX range or one rank) as a `Trace` like any other.
+"""A part of a recording (without start-up, a stretch of time, steps, an NVTX range or one rank) as
+a `Trace` like any other.
 
-An activity that crosses an edge of the stretch is cut there, so that the part is exactly as long as the stretch.  A kernel keeps the
-time that lies inside.  A copy loses its size, since nothing tells which of its bytes moved inside.  Tables that describe and do not
-record events (devices, streams, ranks, communicators, nodes of graphs) are kept whole.  Memory that was allocated before the stretch and
-not freed counts as allocated at its first instant.  A thread that ran on a core counts as put there at that instant.  A side of an MPI
-exchange whose other side lies outside loses its communicator, so that it cannot be paired with the next exchange.  Device work whose
-call lies before the stretch loses its correlation id, because a later call may reuse the id.
+An activity that crosses an edge of the stretch is cut there, so that the part is exactly as long as
+the stretch.  A kernel keeps the time that lies inside.  A copy loses its size, since nothing tells
+which of its bytes moved inside.  Tables that describe and do not record events (devices, streams,
+ranks, communicators, nodes of graphs) are kept whole.  Memory that was allocated before the stretch
+and not freed counts as allocated at its first instant.  A thread that ran on a core counts as put
+there at that instant.  A side of an MPI exchange whose other side lies outside loses its
+communicator, so that it cannot be paired with the next exchange.  Device work whose call lies
+before the stretch loses its correlation id, because a later call may reuse the id.
 
 Errors: A070, A421, A422, A423.
 """
@@ -60,12 +63,15 @@ class Part:
 
     Attributes
     ----------
-    window_ns : begin and end [ns after the first instant of the run]; of the range, steps or `of` if one is given.
-    span : name of an NVTX range; ``NAME#3`` is its third, ``NAME#3-5`` from the begin of the third to the end of the fifth.
+    window_ns : begin and end [ns after the first instant of the run]; of the range, steps or `of`
+        if one is given.
+    span : name of an NVTX range; ``NAME#3`` is its third, ``NAME#3-5`` from the begin of the third
+        to the end of the fifth.
     rank : one rank.
-    steps : first and last number of the steps meant, as ``ProfilerStep#5`` of PyTorch's profiler or a range ``step 5``.
-    of : ``whole``; ``steady``: without start-up; ``kernels``: from the first kernel's start to the last kernel's end; ``auto``: whole,
-        and whoever asks may leave out a long start-up.
+    steps : first and last number of the steps meant, as ``ProfilerStep#5`` of PyTorch's profiler or
+        a range ``step 5``.
+    of : ``whole``; ``steady``: without start-up; ``kernels``: from the first kernel's start to the
+        last kernel's end; ``auto``: whole, and whoever asks may leave out a long start-up.
     """
 
     window_ns: tuple[int, int] | None = None
@@ -76,7 +82,8 @@ class Part:
 
     @classmethod
     def parse(cls, text: str, rank: int | None = None) -> Part:
-        """Return the part that ``--part`` names: ``auto``, ``whole``, ``steady``, ``kernels``, ``2s..3s``, ``step=5-9`` or ``nvtx=NAME``.
+        """Return the part that ``--part`` names: ``auto``, ``whole``, ``steady``, ``kernels``,
+        ``2s..3s``, ``step=5-9`` or ``nvtx=NAME``.
 
         Raises A070; U0xx for a time that cannot be parsed.
 
@@ -106,11 +113,15 @@ class Part:
 
 
 def _window_ns(text: str) -> tuple[int, int]:
-    """Return ``1.2s..1.3s`` as nanoseconds after the run's start.  Raises A070, and U0xx for a time that cannot be parsed."""
+    """Return ``1.2s..1.3s`` as nanoseconds after the run's start.  Raises A070, and U0xx for a time
+    that cannot be parsed.
+    """
     first, dots, last = (end.strip() for end in text.partition(".."))
     if not (first and dots and last) or ".." in last:
         raise error_of("A070.form", where="--part", found=clipped(text))
-    begin, end = (round(min(seconds_of(bound, "--part", "2s..3s"), 1e9) * 1e9) for bound in (first, last))
+    begin, end = (
+        round(min(seconds_of(bound, "--part", "2s..3s"), 1e9) * 1e9) for bound in (first, last)
+    )
     if begin < 0:
         raise error_of("A070.before", where="--part", found=clipped(text))
     if begin >= end:
@@ -118,12 +129,16 @@ def _window_ns(text: str) -> tuple[int, int]:
     return begin, end
 
 
-def cut(trace: Trace, part: Part, exchanges: Numbers | None = None, steady: Instant | None = None) -> Trace:
-    """Return a part of a recording, with its bounds in ``facts["part"]``.  Raises A070, A421, A422, A423.
+def cut(
+    trace: Trace, part: Part, exchanges: Numbers | None = None, steady: Instant | None = None
+) -> Trace:
+    """Return a part of a recording, with its bounds in ``facts["part"]``.  Raises A070, A421, A422,
+    A423.
 
     Parameters
     ----------
-    trace : the recording; rows whose times cannot be trusted (`turnbuckle.trace.bounds.sound`) do not count for its begin.
+    trace : the recording; rows whose times cannot be trusted (`turnbuckle.trace.bounds.sound`) do
+        not count for its begin.
     part : the selection.
     exchanges : function that numbers MPI exchanges; None treats each call alone.
     steady : function that finds the end of start-up; a part ``steady`` needs it.
@@ -133,27 +148,52 @@ def cut(trace: Trace, part: Part, exchanges: Numbers | None = None, steady: Inst
     if part.is_all:
         return trace
     believed, set_aside = sound(trace.tables, trace.facts)
-    trace = replace(trace, tables={n: f for n, f in believed.items() if f.height}, findings=[*trace.findings, *set_aside])
+    trace = replace(
+        trace,
+        tables={n: f for n, f in believed.items() if f.height},
+        findings=[*trace.findings, *set_aside],
+    )
     first, last = run_ns(trace)
     bounds, kind = _bounds_ns(trace, part, (first, last), steady)
     if part.window_ns is not None:
-        bounds = max(bounds[0], bounds[0] + part.window_ns[0]), min(bounds[1], bounds[0] + part.window_ns[1])
-    about = {"begin_ns": bounds[0] - first, "end_ns": bounds[1] - first, "of_ns": last - first, "bounds_ns": list(bounds), **kind}
-    stretch = _within(trace, *bounds, bounds[1] >= last, about, exchanges) if bounds[0] < bounds[1] else None
+        bounds = (
+            max(bounds[0], bounds[0] + part.window_ns[0]),
+            min(bounds[1], bounds[0] + part.window_ns[1]),
+        )
+    about = {
+        "begin_ns": bounds[0] - first,
+        "end_ns": bounds[1] - first,
+        "of_ns": last - first,
+        "bounds_ns": list(bounds),
+        **kind,
+    }
+    stretch = (
+        _within(trace, *bounds, bounds[1] >= last, about, exchanges)
+        if bounds[0] < bounds[1]
+        else None
+    )
     if stretch is None or not any(name in stretch.has for name in (*_RUNS, *_HOST)):
-        raise error_of("A070.empty", where=trace.name, found=f"the run takes {(last - first) * 1e-9:.9g} s")
+        raise error_of(
+            "A070.empty", where=trace.name, found=f"the run takes {(last - first) * 1e-9:.9g} s"
+        )
     copied = _copied_bytes(trace, bounds[0]) + trace.facts.get(COPIED_BEFORE, 0)
     return replace(stretch, facts={**stretch.facts, COPIED_BEFORE: copied}) if copied else stretch
 
 
 def _copied_bytes(trace: Trace, until_ns: int) -> int:
     """Return the bytes of the copies between host and device that begin before an instant."""
-    between = pl.col("direction").is_in([words("directions").index(word) for word in ("h2d", "d2h")])
+    between = pl.col("direction").is_in(
+        [words("directions").index(word) for word in ("h2d", "d2h")]
+    )
     return int(trace.copies.filter(between & (pl.col("start_ns") < until_ns))["size_bytes"].sum())
 
 
-def _bounds_ns(trace: Trace, part: Part, run: tuple[int, int], steady: Instant | None) -> tuple[tuple[int, int], dict[str, Any]]:
-    """Return begin and end of the stretch that a part names [ns], and its entry in ``facts["part"]``."""
+def _bounds_ns(
+    trace: Trace, part: Part, run: tuple[int, int], steady: Instant | None
+) -> tuple[tuple[int, int], dict[str, Any]]:
+    """Return begin and end of the stretch that a part names [ns], and its entry in
+    ``facts["part"]``.
+    """
     if part.of == "steady":
         end = None if steady is None else steady(trace)
         if end is None:
@@ -162,7 +202,9 @@ def _bounds_ns(trace: Trace, part: Part, run: tuple[int, int], steady: Instant |
     if part.of == "kernels":
         bounds = kernels_ns(trace)
         if bounds is None:
-            raise error_of("A421.kernels", where="--part", found="none", fix=what_to_record("gpu", trace.facts))
+            raise error_of(
+                "A421.kernels", where="--part", found="none", fix=what_to_record("gpu", trace.facts)
+            )
         return bounds, {"kernels": True}
     if part.steps is not None:
         return steps_ns(trace, *part.steps), {"steps": list(part.steps)}
@@ -172,9 +214,15 @@ def _bounds_ns(trace: Trace, part: Part, run: tuple[int, int], steady: Instant |
 
 
 def kernels_ns(trace: Trace) -> tuple[int, int] | None:
-    """Return the kernel window [ns]: first kernel's start, last kernel's end; None without kernels."""
+    """Return the kernel window [ns]: first kernel's start, last kernel's end; None without
+    kernels.
+    """
     kernels = trace.kernels
-    return (int(kernels["start_ns"].to_numpy().min()), int(kernels["end_ns"].to_numpy().max())) if kernels.height else None
+    return (
+        (int(kernels["start_ns"].to_numpy().min()), int(kernels["end_ns"].to_numpy().max()))
+        if kernels.height
+        else None
+    )
 
 
 def run_ns(trace: Trace) -> tuple[int, int]:
@@ -185,19 +233,25 @@ def run_ns(trace: Trace) -> tuple[int, int]:
     frames = [f for f in frames if f.height]
     if not frames:
         return 0, 0
-    return min(int(f["start_ns"].to_numpy().min()) for f in frames), max(int(f["end_ns"].to_numpy().max()) for f in frames)
+    return min(int(f["start_ns"].to_numpy().min()) for f in frames), max(
+        int(f["end_ns"].to_numpy().max()) for f in frames
+    )
 
 
-# --- ranks ------------------------------------------------------------------------------------------------------------
+# --- ranks ----------------------------------------------------------------------------------------
 
 
 def processes_by_rank(trace: Trace) -> dict[int, list[int]]:
-    """Return the processes of each rank.  Ranks come from MPI and from the tables of merged recordings, else from the file's own rank."""
+    """Return the processes of each rank.  Ranks come from MPI and from the tables of merged
+    recordings, else from the file's own rank.
+    """
     by_rank: dict[int, set[int]] = {}
     for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows():
         by_rank.setdefault(rank, set()).add(process_of(thread))
     if "processes" in tables("trace"):
-        for process, rank in trace.table("processes").select("process", "rank").drop_nulls().iter_rows():
+        for process, rank in (
+            trace.table("processes").select("process", "rank").drop_nulls().iter_rows()
+        ):
             by_rank.setdefault(rank, set()).add(process)
     if not by_rank and trace.facts.get("rank") is not None:
         by_rank[int(trace.facts["rank"])] = _processes(trace)
@@ -205,9 +259,13 @@ def processes_by_rank(trace: Trace) -> dict[int, list[int]]:
 
 
 def numbered_ranks(trace: Trace) -> dict[int, list[int]]:
-    """Return `processes_by_rank`; of several processes without a rank, each by its place in the order of their numbers."""
+    """Return `processes_by_rank`; of several processes without a rank, each by its place in the
+    order of their numbers.
+    """
     processes = sorted(_processes(trace))
-    numbered = {rank: [process] for rank, process in enumerate(processes)} if len(processes) > 1 else {}
+    numbered = (
+        {rank: [process] for rank, process in enumerate(processes)} if len(processes) > 1 else {}
+    )
     return processes_by_rank(trace) or numbered
 
 
@@ -223,17 +281,24 @@ def _processes(trace: Trace) -> set[int]:
 
 
 def of_rank(trace: Trace, rank: int) -> Trace:
-    """Return what one rank did.  Raises `UsageError` A423 where the recording does not name this rank.
+    """Return what one rank did.  Raises `UsageError` A423 where the recording does not name this
+    rank.
 
-    Where a recording of several processes names no rank, its processes are numbered (A551).  Rows that name no process stay where the
-    recording holds no process of another rank.  Else they are set aside (P198), as are rows of processes without a rank.
+    Where a recording of several processes names no rank, its processes are numbered (A551).  Rows
+    that name no process stay where the recording holds no process of another rank.  Else they are
+    set aside (P198), as are rows of processes without a rank.
     """
     stated = processes_by_rank(trace)
     by_rank = stated or numbered_ranks(trace)
     if rank not in by_rank:
-        ranks = f"ranks {', '.join(map(str, list(by_rank)[:8]))}{', ...' if len(by_rank) > 8 else ''}"
+        ranks = (
+            f"ranks {', '.join(map(str, list(by_rank)[:8]))}{', ...' if len(by_rank) > 8 else ''}"
+        )
         raise error_of(
-            "A423.rank" if by_rank else "A423.alone", where=trace.name, found=ranks if by_rank else "no ranks are recorded", rank=rank
+            "A423.rank" if by_rank else "A423.alone",
+            where=trace.name,
+            found=ranks if by_rank else "no ranks are recorded",
+            rank=rank,
         )
     processes = by_rank[rank]
     ranked = sorted({process for some in by_rank.values() for process in some})
@@ -254,22 +319,28 @@ def of_rank(trace: Trace, rank: int) -> Trace:
         kept["mpi_communicators"] = trace.mpi_communicators
     findings = [finding("P198", aside, f"rank {rank} kept")] if aside else []
     if not stated:
-        findings.append(finding("A551", len(by_rank), f"rank {rank} is process {process_number(processes[0])}"))
+        findings.append(
+            finding("A551", len(by_rank), f"rank {rank} is process {process_number(processes[0])}")
+        )
     return _with(trace, kept, findings, {"rank": rank})
 
 
-# --- NVTX ranges ------------------------------------------------------------------------------------------------------
+# --- NVTX ranges ----------------------------------------------------------------------------------
 
 
 def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
-    """Return begin and end of an NVTX range [ns]; of ranges of one number on several threads, the first begin and the last end.
+    """Return begin and end of an NVTX range [ns]; of ranges of one number on several threads, the
+    first begin and the last end.
 
     Operators and functions are looked at only where the program marks nothing of that name.
     """
     ended = trace.ranges.filter(pl.col("end_ns").is_not_null())
     ended = ended.with_columns(text=trace.text(ended))
     by_program, meant = marked(ended), pl.col("text").is_in([selector, selector.rpartition("#")[0]])
-    rows = next((some for some in (by_program, ended) if some.filter(meant).height), by_program if by_program.height else ended)
+    rows = next(
+        (some for some in (by_program, ended) if some.filter(meant).height),
+        by_program if by_program.height else ended,
+    )
     name, first, last = selector, None, None
     numbered = re.fullmatch(r"(?s)(.*)#(\d{1,9})(?:-(\d{1,9}))?", selector)
     if numbered and not rows.filter(pl.col("text") == selector).height:
@@ -285,12 +356,22 @@ def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
             where="--part",
             found=clipped(name) + (f"; there are {listed}" if names else "; none at all"),
             fix=hint
-            or ("one of the names in the recording" if names else f"{what_to_record('named', trace.facts)}, or give --part 2s..3s"),
+            or (
+                "one of the names in the recording"
+                if names
+                else f"{what_to_record('named', trace.facts)}, or give --part 2s..3s"
+            ),
         )
     ranges = ranges.with_columns(number=pl.int_range(1, pl.len() + 1).over("thread"))
     most = int(ranges["number"].max())  # type: ignore[arg-type]
     if first is None and most > 1:
-        raise error_of("A422", where="--part", found=f"{most:,} on one thread", name=clipped(name, 40), most=most)
+        raise error_of(
+            "A422",
+            where="--part",
+            found=f"{most:,} on one thread",
+            name=clipped(name, 40),
+            most=most,
+        )
     first, last = 1 if first is None else first, most if last is None else last
     chosen = ranges.filter(pl.col("number").is_between(first, last))
     if first > last or first < 1 or not chosen.height:
@@ -299,7 +380,9 @@ def span_ns(trace: Trace, selector: str) -> tuple[int, int]:
 
 
 def marked(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Return the ranges that the program marks, without the operators and functions that a profiler notes by itself."""
+    """Return the ranges that the program marks, without the operators and functions that a profiler
+    notes by itself.
+    """
     return ranges.filter(~pl.col("kind").is_in(OPERATORS).fill_null(False))
 
 
@@ -319,8 +402,9 @@ def numbers_a_step(text: str) -> bool:
 def numbered_steps(trace: Trace) -> pl.DataFrame:
     """Return the ranges that number a step: number, start_ns, end_ns, name; empty where none does.
 
-    A step is a range whose name is ``ProfilerStep``, ``step``, ``iteration`` or ``iter`` and a number: ``ProfilerStep#5``, ``Step 5``.
-    The first of these words that occurs is taken, since a program that numbers steps and iterations counts two things.
+    A step is a range whose name is ``ProfilerStep``, ``step``, ``iteration`` or ``iter`` and a
+    number: ``ProfilerStep#5``, ``Step 5``. The first of these words that occurs is taken, since a
+    program that numbers steps and iterations counts two things.
     """
     rows = trace.ranges[["start_ns", "end_ns", "name"]]
     # most recordings number no step, and have fewer names than ranges
@@ -335,22 +419,41 @@ def numbered_steps(trace: Trace) -> pl.DataFrame:
 
 
 def steps_ns(trace: Trace, first: int, last: int) -> tuple[int, int]:
-    """Return the begin of step `first` and the end of step `last` [ns]; of several threads, the first begin and the last end."""
+    """Return the begin of step `first` and the end of step `last` [ns]; of several threads, the
+    first begin and the last end.
+    """
     steps = numbered_steps(trace)
     if not steps.height:
-        raise error_of("A421.steps", where="--part", found="none", fix=what_to_record("named", trace.facts))
+        raise error_of(
+            "A421.steps", where="--part", found="none", fix=what_to_record("named", trace.facts)
+        )
     chosen = steps.filter(pl.col("number").is_between(first, last))
     if not chosen.height:
         lowest, highest = (int(n) for n in (steps["number"].min(), steps["number"].max()))  # type: ignore[arg-type]
-        raise error_of("A421.step", where="--part", found=f"steps {lowest} to {highest}", first=lowest, last=highest)
+        raise error_of(
+            "A421.step",
+            where="--part",
+            found=f"steps {lowest} to {highest}",
+            first=lowest,
+            last=highest,
+        )
     return int(chosen["start_ns"].min()), int(chosen["end_ns"].max())  # type: ignore[arg-type]
 
 
-# --- a stretch of time ------------------------------------------------------------------------------------------------
+# --- a stretch of time ----------------------------------------------------------------------------
 
 
-def _within(trace: Trace, first: int, last: int, closed: bool, about: dict[str, Any], exchanges: Numbers | None) -> Trace:
-    """Return what happened from `first` to `last` [ns on the recording's clock], cut at both; an instant at `last` only if `closed`."""
+def _within(
+    trace: Trace,
+    first: int,
+    last: int,
+    closed: bool,
+    about: dict[str, Any],
+    exchanges: Numbers | None,
+) -> Trace:
+    """Return what happened from `first` to `last` [ns on the recording's clock], cut at both; an
+    instant at `last` only if `closed`.
+    """
     kept: dict[str, pl.DataFrame] = {}
     inside: dict[str, Bool] = {}
     cut_rows = 0
@@ -368,22 +471,38 @@ def _within(trace: Trace, first: int, last: int, closed: bool, about: dict[str, 
             kept[name], count = _clipped(frame.filter(overlaps), first, last)
             cut_rows += count * (name in _RUNS)
         else:
-            kept[name] = frame.filter(pl.col("time_ns").is_null() | pl.col("time_ns").is_between(first, until))
+            kept[name] = frame.filter(
+                pl.col("time_ns").is_null() | pl.col("time_ns").is_between(first, until)
+            )
     ahead, beyond = _parted(trace, kept, inside)
-    alone = _apart(trace, kept, inside, exchanges(trace)) if exchanges is not None and "mpi" in inside else 0
-    about |= {name: value for name, value in (("launched_before", ahead), ("graph_launches_beyond", beyond)) if value}
+    alone = (
+        _apart(trace, kept, inside, exchanges(trace))
+        if exchanges is not None and "mpi" in inside
+        else 0
+    )
+    about |= {
+        name: value
+        for name, value in (("launched_before", ahead), ("graph_launches_beyond", beyond))
+        if value
+    }
     effects = {
         "cut at an edge": cut_rows,
         "whose call lies before the window: their launch cost is not in it": sum(ahead.values()),
         "MPI calls whose other side lies outside": alone,
     }
     count = sum(effects.values())
-    findings = [finding("P197", count, "; ".join(f"{n:,} {effect}" for effect, n in effects.items() if n))] if count else []
+    findings = (
+        [finding("P197", count, "; ".join(f"{n:,} {effect}" for effect, n in effects.items() if n))]
+        if count
+        else []
+    )
     return _with(trace, {n: _in_order(f) for n, f in kept.items()}, findings, about)
 
 
 def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
-    """Sort a table by its start where the cut has changed the order: tables are in ascending order of their first times."""
+    """Sort a table by its start where the cut has changed the order: tables are in ascending order
+    of their first times.
+    """
     if "start_ns" not in frame.columns or frame["start_ns"].is_sorted():
         return frame
     return frame.sort("start_ns", maintain_order=True)
@@ -392,7 +511,11 @@ def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
 def _is_inside(first: int, last: int, until: int) -> pl.Expr:
     start, end = pl.col("start_ns"), pl.col("end_ns")
     instant = end.is_null() | (end <= start)
-    return pl.when(instant).then(start.is_between(first, until)).otherwise((start < last) & (end > first))
+    return (
+        pl.when(instant)
+        .then(start.is_between(first, until))
+        .otherwise((start < last) & (end > first))
+    )
 
 
 def _clipped(frame: pl.DataFrame, first: int, last: int) -> tuple[pl.DataFrame, int]:
@@ -404,13 +527,19 @@ def _clipped(frame: pl.DataFrame, first: int, last: int) -> tuple[pl.DataFrame, 
         return frame, 0
     sizes = [c for c in ("size_bytes", "receive_bytes") if c in frame.columns]
     # a mark has no end, and gets none
-    begin, until = pl.max_horizontal(start, first), pl.when(end.is_not_null()).then(pl.min_horizontal(end, last))
+    begin, until = (
+        pl.max_horizontal(start, first),
+        pl.when(end.is_not_null()).then(pl.min_horizontal(end, last)),
+    )
     kept = (pl.when(~over).then(c).alias(c) for c in sizes)
     return frame.with_columns(*kept, begin.alias("start_ns"), until.alias("end_ns")), count
 
 
-def _parted(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, Bool]) -> tuple[dict[str, int], int]:
-    """Remove the correlation id of device work whose call lies before the stretch, and count graph launches whose work all lies behind it.
+def _parted(
+    trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, Bool]
+) -> tuple[dict[str, int], int]:
+    """Remove the correlation id of device work whose call lies before the stretch, and count graph
+    launches whose work all lies behind it.
 
     Returns the number of rows that lost their id, by table, and the number of such graph launches.
     """
@@ -418,12 +547,17 @@ def _parted(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, Bool]
         return {}, 0
     call_inside = inside["api"]
     ahead: dict[str, int] = {}
-    started, starts_inside = np.zeros(len(call_inside), dtype=np.bool_), np.zeros(len(call_inside), dtype=np.bool_)
+    started, starts_inside = (
+        np.zeros(len(call_inside), dtype=np.bool_),
+        np.zeros(len(call_inside), dtype=np.bool_),
+    )
     pairs = trace.launch_pairs
     for name in DEVICE_TABLES:
         if name not in inside:
             continue
-        row, call = (pairs.filter(pl.col("table") == name)[c].to_numpy() for c in ("row", "api_row"))
+        row, call = (
+            pairs.filter(pl.col("table") == name)[c].to_numpy() for c in ("row", "api_row")
+        )
         started[call] = True
         starts_inside[call[inside[name][row]]] = True
         lone = np.zeros(len(inside[name]), dtype=np.bool_)
@@ -431,13 +565,21 @@ def _parted(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, Bool]
         lone = lone[inside[name]]
         if lone.any():
             ahead[name] = int(lone.sum())
-            kept[name] = kept[name].with_columns(correlation=pl.when(~pl.lit(pl.Series(lone))).then("correlation"))
+            kept[name] = kept[name].with_columns(
+                correlation=pl.when(~pl.lit(pl.Series(lone))).then("correlation")
+            )
     behind = trace.api.filter(pl.Series(started & call_inside & ~starts_inside))
-    return ahead, int(trace.text(behind).str.contains("GraphLaunch", literal=True).sum()) if behind.height else 0
+    return ahead, int(
+        trace.text(behind).str.contains("GraphLaunch", literal=True).sum()
+    ) if behind.height else 0
 
 
-def _apart(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, Bool], numbers: Int) -> int:
-    """Remove the communicator of MPI calls whose exchange does not lie inside as a whole; return how many there are."""
+def _apart(
+    trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, Bool], numbers: Int
+) -> int:
+    """Remove the communicator of MPI calls whose exchange does not lie inside as a whole; return
+    how many there are.
+    """
     numbered = numbers >= 0
     whole = inside["mpi"].copy()
     while True:
@@ -449,32 +591,58 @@ def _apart(trace: Trace, kept: dict[str, pl.DataFrame], inside: dict[str, Bool],
         whole &= ~lost
     alone = ~whole[inside["mpi"]]
     if alone.any():
-        kept["mpi"] = kept["mpi"].with_columns(communicator=pl.when(~pl.lit(pl.Series(alone))).then("communicator"))
+        kept["mpi"] = kept["mpi"].with_columns(
+            communicator=pl.when(~pl.lit(pl.Series(alone))).then("communicator")
+        )
     return int(alone.sum())
 
 
 def _held(frame: pl.DataFrame, first: int, until: int) -> pl.DataFrame:
-    """Return allocations and releases inside; memory held when the stretch began counts as allocated then."""
+    """Return allocations and releases inside; memory held when the stretch began counts as
+    allocated then.
+    """
     before = frame.filter(pl.col("time_ns") < first)
-    state = before.group_by("process", "address", maintain_order=True).last().filter(pl.col("operation") == 0)
-    carried = state.select(frame.columns).with_columns(time_ns=pl.lit(first, pl.Int64), correlation=pl.lit(None, pl.Int64))
+    state = (
+        before.group_by("process", "address", maintain_order=True)
+        .last()
+        .filter(pl.col("operation") == 0)
+    )
+    carried = state.select(frame.columns).with_columns(
+        time_ns=pl.lit(first, pl.Int64), correlation=pl.lit(None, pl.Int64)
+    )
     return pl.concat([carried, frame.filter(pl.col("time_ns").is_between(first, until))])
 
 
 def _on_core(frame: pl.DataFrame, first: int, last: int, until: int) -> pl.DataFrame:
-    """Return thread switches inside; threads on a core when the stretch begins or ends get a switch there."""
+    """Return thread switches inside; threads on a core when the stretch begins or ends get a switch
+    there.
+    """
     frame = frame.sort("time_ns", maintain_order=True)
     running = pl.col("running") == 1
-    before = frame.filter(pl.col("time_ns") < first).group_by("thread", maintain_order=True).last().filter(running)
+    before = (
+        frame.filter(pl.col("time_ns") < first)
+        .group_by("thread", maintain_order=True)
+        .last()
+        .filter(running)
+    )
     carried = before.select(frame.columns).with_columns(time_ns=pl.lit(first, pl.Int64))
     switches = pl.concat([carried, frame.filter(pl.col("time_ns").is_between(first, until))])
     left = switches.group_by("thread", maintain_order=True).last().filter(running)
     later = frame.filter(pl.col("time_ns") > until).select("thread").unique()
     taken = left.join(later, on="thread", how="semi", maintain_order="left").select(frame.columns)
-    return pl.concat([switches, taken.with_columns(time_ns=pl.lit(last, pl.Int64), running=pl.lit(0, pl.Int32))])
+    return pl.concat(
+        [switches, taken.with_columns(time_ns=pl.lit(last, pl.Int64), running=pl.lit(0, pl.Int32))]
+    )
 
 
-def _with(trace: Trace, kept: dict[str, pl.DataFrame], findings: list[Finding], part: dict[str, Any]) -> Trace:
+def _with(
+    trace: Trace, kept: dict[str, pl.DataFrame], findings: list[Finding], part: dict[str, Any]
+) -> Trace:
     filled = {name: frame for name, frame in kept.items() if frame.height}
     about = {**trace.facts.get("part", {}), **part}
-    return replace(trace, tables=filled, findings=[*trace.findings, *findings], facts={**trace.facts, "part": about})
+    return replace(
+        trace,
+        tables=filled,
+        findings=[*trace.findings, *findings],
+        facts={**trace.facts, "part": about},
+    )

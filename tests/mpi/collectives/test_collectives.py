@@ -1,7 +1,8 @@
-"""Collectives as messages: the data gets where MPI says it must, in as many steps and bytes as the algorithm is known for.
+"""Collectives as messages: the data gets where MPI says it must, in as many steps and bytes as the
+algorithm is known for.
 
-Messages are given contents: a vector or its blocks as units, and of each unit whose contributions are in it.  A reduction counts every
-contribution once.
+Messages are given contents: a vector or its blocks as units, and of each unit whose contributions
+are in it.  A reduction counts every contribution once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
-from turnbuckle.mpi.collectives.collectives import ALGORITHMS, Pattern, buffers, operation_of, pattern
+from turnbuckle.mpi.collectives.collectives import (
+    ALGORITHMS,
+    Pattern,
+    buffers,
+    operation_of,
+    pattern,
+)
 
 #: Both sides of each power of two, and what is far from any.
 RANKS = (*range(1, 14), 15, 16, 17, 23, 31, 32, 33)
@@ -24,7 +31,9 @@ Message = tuple[int, int, float]
 
 def steps_of(p: Pattern) -> list[list[Message]]:
     out: list[list[Message]] = [[] for _ in range(int(p.step.max(initial=-1)) + 1)]
-    for k, s, t, share in zip(p.step.tolist(), p.source.tolist(), p.target.tolist(), p.share.tolist(), strict=True):
+    for k, s, t, share in zip(
+        p.step.tolist(), p.source.tolist(), p.target.tolist(), p.share.tolist(), strict=True
+    ):
         out[k].append((s, t, share))
     return out
 
@@ -37,11 +46,18 @@ def roots(ranks: int) -> list[int]:
     return list(range(ranks)) if ranks <= 6 else sorted({0, 1, ranks // 2, ranks - 1})
 
 
-def spread(steps: list[list[Message]], held: list[list[int]], units: float, first: str = "latest", root: int = 0) -> list[list[list[int]]]:
+def spread(
+    steps: list[list[Message]],
+    held: list[list[int]],
+    units: float,
+    first: str = "latest",
+    root: int = 0,
+) -> list[list[list[int]]]:
     """The units that every message carries, where all that matters is who has copies of which.
 
-    A sender hands on what its receiver has not got: of several the one that came `latest`, or of a scatter what is for the receiver
-    and those after it.  `held`: units of each rank in the order in which they came; the end state is left there.
+    A sender hands on what its receiver has not got: of several the one that came `latest`, or of a
+    scatter what is for the receiver and those after it.  `held`: units of each rank in the order in
+    which they came; the end state is left there.
     """
     carried = []
     for step in steps:
@@ -54,21 +70,41 @@ def spread(steps: list[list[Message]], held: list[list[int]], units: float, firs
             elif first == "ascending":
                 order = sorted(came, key=lambda u: (u in have, u))
             else:
-                order = sorted(came, key=lambda u: (u in have, (u - t) % len(held) if first == "own" else (u - t + root) % len(held)))
+                order = sorted(
+                    came,
+                    key=lambda u: (
+                        u in have,
+                        (u - t) % len(held) if first == "own" else (u - t + root) % len(held),
+                    ),
+                )
             count = round(share * units)
-            assert math.isclose(count, share * units, rel_tol=1e-6) and count <= len(order), (s, t, share)
+            assert math.isclose(count, share * units, rel_tol=1e-6) and count <= len(order), (
+                s,
+                t,
+                share,
+            )
             inside.append(order[:count])
             # what is carried comes in its own order
-            held[t] += [u for u in order[:count][:: -1 if first == "latest" else 1] if u not in held[t]]
+            held[t] += [
+                u for u in order[:count][:: -1 if first == "latest" else 1] if u not in held[t]
+            ]
         carried.append(inside)
     return carried
 
 
-def reduced(steps: list[list[Message]], carried: list[list[list[int]]], ranks: int, units: int) -> list[list[set[int]]]:
-    """Contributions in each unit at each rank after partial sums went along; asserts that none is counted twice or sent on twice."""
+def reduced(
+    steps: list[list[Message]], carried: list[list[list[int]]], ranks: int, units: int
+) -> list[list[set[int]]]:
+    """Contributions in each unit at each rank after partial sums went along; asserts that none is
+    counted twice or sent on twice.
+    """
     held = [[{r} for _ in range(units)] for r in range(ranks)]
     for step, inside in zip(steps, carried, strict=True):
-        moves = [(s, t, u, held[s][u]) for (s, t, _), these in zip(step, inside, strict=True) for u in these]
+        moves = [
+            (s, t, u, held[s][u])
+            for (s, t, _), these in zip(step, inside, strict=True)
+            for u in these
+        ]
         for s, _, u, _ in moves:
             held[s][u] = set()
         for _, t, u, partial in moves:
@@ -77,7 +113,7 @@ def reduced(steps: list[list[Message]], carried: list[list[list[int]]], ranks: i
     return held
 
 
-# --- from a root, or to it --------------------------------------------------------------------------------------------
+# --- from a root, or to it ------------------------------------------------------------------------
 
 LONG = ("scatter_allgather", "scatter_ring")
 BCASTS = [a for a in ALGORITHMS["bcast"] if a not in LONG]
@@ -128,12 +164,22 @@ def test_down_a_tree_a_rank_sends_and_receives_one_segment_at_a_time(algorithm: 
         ("bcast", "binomial_doubling", {0: [1, 2, 4, 8], 1: [3, 5, 9], 2: [6, 10], 3: [7]}),
         ("bcast", "knomial", {0: [4, 8, 1, 2, 3], 4: [5, 6, 7], 8: [9, 10]}),
         ("bcast", "binary", {0: [1, 2], 1: [3, 4], 2: [5, 6], 3: [7, 8], 4: [9, 10]}),
-        ("bcast", "binary_levels", {0: [1, 2], 1: [3, 5], 2: [4, 6], 3: [7], 4: [8], 5: [9], 6: [10]}),
+        (
+            "bcast",
+            "binary_levels",
+            {0: [1, 2], 1: [3, 5], 2: [4, 6], 3: [7], 4: [8], 5: [9], 6: [10]},
+        ),
         ("bcast", "chains", {0: [1, 4, 7, 9], 1: [2], 2: [3], 4: [5], 5: [6], 7: [8], 9: [10]}),
-        ("reduce", "in_order_binary", {10: [4, 9], 4: [1, 3], 1: [0], 3: [2], 9: [6, 8], 6: [5], 8: [7]}),
+        (
+            "reduce",
+            "in_order_binary",
+            {10: [4, 9], 4: [1, 3], 1: [0], 3: [2], 9: [6, 8], 6: [5], 8: [7]},
+        ),
     ],
 )
-def test_trees_of_eleven_are_those_of_the_libraries(operation: str, algorithm: str, children: dict[int, list[int]]) -> None:
+def test_trees_of_eleven_are_those_of_the_libraries(
+    operation: str, algorithm: str, children: dict[int, list[int]]
+) -> None:
     found: dict[int, list[int]] = {}
     for step in steps_of(pattern(operation, algorithm, 11, 10 if operation == "reduce" else 0)):
         for s, t, _ in step:
@@ -157,13 +203,17 @@ def test_a_long_broadcast_is_a_scatter_and_an_allgather(algorithm: str) -> None:
             assert all(sorted(h) == list(range(ranks)) for h in own)
 
 
-@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS["reduce"] if a not in ("rabenseifner", "in_order_binary")])
+@pytest.mark.parametrize(
+    "algorithm", [a for a in ALGORITHMS["reduce"] if a not in ("rabenseifner", "in_order_binary")]
+)
 def test_a_reduce_counts_every_rank_once(algorithm: str) -> None:
     for ranks, root, segments in cuts(algorithm):
         steps = steps_of(pattern("reduce", algorithm, ranks, root, segments))
         away = [list(range(segments)) if r == root else [] for r in range(ranks)]
         carried = spread(backwards(steps), away, segments, "ascending")
-        assert reduced(steps, carried[::-1], ranks, segments)[root] == [set(range(ranks))] * segments
+        assert (
+            reduced(steps, carried[::-1], ranks, segments)[root] == [set(range(ranks))] * segments
+        )
 
 
 def test_a_reduce_in_order_joins_neighbours_only() -> None:
@@ -184,15 +234,23 @@ def test_a_scatter_hands_everyone_a_block(operation: str) -> None:
     for algorithm in ALGORITHMS[operation]:
         for ranks in RANKS:
             for root in roots(ranks):
-                steps = [[m for m in step if m[2]] for step in steps_of(pattern(operation, algorithm, ranks, root))]
+                steps = [
+                    [m for m in step if m[2]]
+                    for step in steps_of(pattern(operation, algorithm, ranks, root))
+                ]
                 held = [list(range(ranks)) if r == root else [] for r in range(ranks)]
-                spread(steps if operation == "scatter" else backwards(steps), held, ranks / ranks, "own")
+                spread(
+                    steps if operation == "scatter" else backwards(steps),
+                    held,
+                    ranks / ranks,
+                    "own",
+                )
                 assert all(r in h for r, h in enumerate(held))
                 if algorithm != "binomial":
                     assert all(h == [r] for r, h in enumerate(held) if r != root)
 
 
-# --- all with all -----------------------------------------------------------------------------------------------------
+# --- all with all ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS["allgather"] if a != "linear"])
@@ -203,14 +261,25 @@ def test_an_allgather_hands_everyone_every_block_once(algorithm: str) -> None:
         assert all(sorted(h) == list(range(ranks)) for h in held)
         if algorithm == "neighbor_exchange" and ranks == 6:
             # Chen et al., and the comment in Open MPI: after two steps
-            assert [sorted(carried[1][k]) for k in range(6)] == [[0, 1], [0, 1], [2, 3], [2, 3], [4, 5], [4, 5]]
+            assert [sorted(carried[1][k]) for k in range(6)] == [
+                [0, 1],
+                [0, 1],
+                [2, 3],
+                [2, 3],
+                [4, 5],
+                [4, 5],
+            ]
             first = pattern("allgather", algorithm, ranks)
-            assert first.target[:6].tolist() == [1, 0, 3, 2, 5, 4] and first.target[6:12].tolist() == [5, 2, 1, 4, 3, 0]
+            assert first.target[:6].tolist() == [1, 0, 3, 2, 5, 4] and first.target[
+                6:12
+            ].tolist() == [5, 2, 1, 4, 3, 0]
         # no block comes to a rank twice
         assert sum(len(these) for inside in carried for these in inside) == ranks * (ranks - 1)
 
 
-@pytest.mark.parametrize("algorithm", ["ring", "recursive_halving", "butterfly", "recursive_doubling"])
+@pytest.mark.parametrize(
+    "algorithm", ["ring", "recursive_halving", "butterfly", "recursive_doubling"]
+)
 def test_a_reduce_scatter_backwards_is_an_allgather(algorithm: str) -> None:
     for ranks in RANKS:
         steps = steps_of(pattern("reduce_scatter", algorithm, ranks))
@@ -234,23 +303,40 @@ def test_a_reduce_scatter_backwards_is_an_allgather(algorithm: str) -> None:
 
 @pytest.mark.parametrize(
     ("operation", "algorithm"),
-    [("allgather", "linear"), *((o, a) for o in ("alltoall", "reduce_scatter") for a in ("pairwise", "shifted", "linear"))],
+    [
+        ("allgather", "linear"),
+        *(
+            (o, a)
+            for o in ("alltoall", "reduce_scatter")
+            for a in ("pairwise", "shifted", "linear")
+        ),
+    ],
 )
 def test_everyone_sends_everyone_else_a_block(operation: str, algorithm: str) -> None:
     for ranks in RANKS:
         p = pattern(operation, algorithm, ranks)
         pairs = sorted(zip(p.source.tolist(), p.target.tolist(), strict=True))
-        assert pairs == [(s, t) for s in range(ranks) for t in range(ranks) if s != t] and (p.share == 1).all()
+        assert (
+            pairs == [(s, t) for s in range(ranks) for t in range(ranks) if s != t]
+            and (p.share == 1).all()
+        )
         if algorithm != "linear":
             for step in steps_of(p):
-                assert sorted(s for s, *_ in step) == sorted(t for _, t, _ in step) == list(range(ranks))
+                assert (
+                    sorted(s for s, *_ in step)
+                    == sorted(t for _, t, _ in step)
+                    == list(range(ranks))
+                )
 
 
 def test_a_bruck_alltoall_brings_every_block_to_its_rank() -> None:
     for ranks in RANKS:
         held = [[(r, d) for d in range(ranks)] for r in range(ranks)]
         for k, step in enumerate(steps_of(pattern("alltoall", "bruck", ranks))):
-            moves = [(s, t, [b for b in held[s] if (b[1] - b[0]) % ranks & 1 << k], share) for s, t, share in step]
+            moves = [
+                (s, t, [b for b in held[s] if (b[1] - b[0]) % ranks & 1 << k], share)
+                for s, t, share in step
+            ]
             for s, _, these, share in moves:
                 assert len(these) == share
                 held[s] = [b for b in held[s] if b not in these]
@@ -260,14 +346,22 @@ def test_a_bruck_alltoall_brings_every_block_to_its_rank() -> None:
 
 
 def halves(ranks: int, first: int = 1) -> tuple[int, dict[int, int]]:
-    """Largest power of two, and the number of each rank that stays: of pairs at the front the `first` or second."""
+    """Largest power of two, and the number of each rank that stays: of pairs at the front the
+    `first` or second.
+    """
     power = 1 << (ranks.bit_length() - 1)
     extra = ranks - power
-    return power, {r: n for n, r in enumerate([*range(first, 2 * extra, 2), *range(2 * extra, ranks)])}
+    return power, {
+        r: n for n, r in enumerate([*range(first, 2 * extra, 2), *range(2 * extra, ranks)])
+    }
 
 
-def halved(steps: list[list[Message]], ranks: int, first: int = 1) -> tuple[list[list[set[int]]], list[set[int]], list[list[Message]]]:
-    """After folding and halving: contributions, units that each still works on, and the steps that are left."""
+def halved(
+    steps: list[list[Message]], ranks: int, first: int = 1
+) -> tuple[list[list[set[int]]], list[set[int]], list[list[Message]]]:
+    """After folding and halving: contributions, units that each still works on, and the steps that
+    are left.
+    """
     power, number = halves(ranks, first)
     held = [[{r} for _ in range(power)] for r in range(ranks)]
     if power != ranks:
@@ -304,7 +398,9 @@ def test_a_reduce_by_rabenseifner_gathers_at_its_root() -> None:
     for ranks in RANKS:
         power, number = halves(ranks, 0)
         for root in roots(ranks):
-            held, active, rest = halved(steps_of(pattern("reduce", "rabenseifner", ranks, root)), ranks, 0)
+            held, active, rest = halved(
+                steps_of(pattern("reduce", "rabenseifner", ranks, root)), ranks, 0
+            )
             whole = [set(active[r]) if r in number else set() for r in range(ranks)]
             assert all(held[r][u] == set(range(ranks)) for r in range(ranks) for u in whole[r])
             for step in rest:
@@ -338,21 +434,37 @@ def test_recursive_doubling_counts_every_rank_once() -> None:
     ],
 )
 def test_one_after_the_other(operation: str, first: str, second: str) -> None:
-    one, two = {"allreduce": ("reduce", "bcast"), "reduce_scatter": ("reduce", "scatter"), "allgather": ("gather", "bcast")}[operation]
+    one, two = {
+        "allreduce": ("reduce", "bcast"),
+        "reduce_scatter": ("reduce", "scatter"),
+        "allgather": ("gather", "bcast"),
+    }[operation]
     for ranks in RANKS:
-        both, a, b = pattern(operation, f"{first} + {second}", ranks), pattern(one, first, ranks), pattern(two, second, ranks)
-        assert both.source.tolist() == [*a.source, *b.source] and both.target.tolist() == [*a.target, *b.target]
-        times = (ranks if operation == "reduce_scatter" else 1, ranks if operation == "allgather" else 1)
+        both, a, b = (
+            pattern(operation, f"{first} + {second}", ranks),
+            pattern(one, first, ranks),
+            pattern(two, second, ranks),
+        )
+        assert both.source.tolist() == [*a.source, *b.source] and both.target.tolist() == [
+            *a.target,
+            *b.target,
+        ]
+        times = (
+            ranks if operation == "reduce_scatter" else 1,
+            ranks if operation == "allgather" else 1,
+        )
         assert both.share.tolist() == pytest.approx([*(a.share * times[0]), *(b.share * times[1])])
         assert (np.diff(both.step) >= 0).all()
     for ranks in RANKS:
         ring = pattern("allreduce", "ring", ranks)
         parts = [pattern(o, "ring", ranks) for o in ("reduce_scatter", "allgather")]
         assert ring.target.tolist() == [t for p in parts for t in p.target.tolist()]
-        assert (ring.share * ranks).tolist() == pytest.approx([x for p in parts for x in p.share.tolist()])
+        assert (ring.share * ranks).tolist() == pytest.approx(
+            [x for p in parts for x in p.share.tolist()]
+        )
 
 
-# --- without data, or with some ---------------------------------------------------------------------------------------
+# --- without data, or with some -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS["barrier"])
@@ -384,11 +496,13 @@ def test_a_scan_sums_those_before(operation: str, algorithm: str) -> None:
         assert before_me == [set(range(r)) for r in range(ranks)]
 
 
-# --- steps and bytes --------------------------------------------------------------------------------------------------
+# --- steps and bytes ------------------------------------------------------------------------------
 
 
 def cost(operation: str, algorithm: str, ranks: int) -> tuple[int, float]:
-    """Steps, and the vectors (blocks) that one after the other go over a link: the largest message of each step."""
+    """Steps, and the vectors (blocks) that one after the other go over a link: the largest message
+    of each step.
+    """
     steps = steps_of(pattern(operation, algorithm, ranks))
     return len(steps), round(sum(max(share for *_, share in step) for step in steps), 12)
 
@@ -400,15 +514,23 @@ def test_costs_are_those_of_thakur_rabenseifner_and_gropp(exponent: int) -> None
     assert cost("bcast", "scatter_allgather", p) == (2 * log, round(2 * (p - 1) / p, 12))
     assert cost("bcast", "scatter_ring", p) == (log + p - 1, round(2 * (p - 1) / p, 12))
     assert cost("scatter", "binomial", p) == cost("gather", "binomial", p) == (log, p - 1)
-    assert cost("allgather", "recursive_doubling", p) == cost("allgather", "bruck", p) == (log, p - 1)
+    assert (
+        cost("allgather", "recursive_doubling", p) == cost("allgather", "bruck", p) == (log, p - 1)
+    )
     assert cost("allgather", "ring", p) == (p - 1, p - 1)
     assert cost("allgather", "neighbor_exchange", p) == (p // 2, p - 1)
     assert cost("alltoall", "bruck", p) == (log, p / 2 * log)
-    assert cost("alltoall", "pairwise", p) == cost("reduce_scatter", "pairwise", p) == (p - 1, p - 1)
+    assert (
+        cost("alltoall", "pairwise", p) == cost("reduce_scatter", "pairwise", p) == (p - 1, p - 1)
+    )
     assert cost("reduce_scatter", "recursive_halving", p) == (log, p - 1)
     assert cost("reduce_scatter", "recursive_doubling", p) == (log, p * log - (p - 1))
     assert cost("allreduce", "recursive_doubling", p) == (log, log)
-    assert cost("allreduce", "rabenseifner", p) == cost("reduce", "rabenseifner", p) == (2 * log, round(2 * (p - 1) / p, 12))
+    assert (
+        cost("allreduce", "rabenseifner", p)
+        == cost("reduce", "rabenseifner", p)
+        == (2 * log, round(2 * (p - 1) / p, 12))
+    )
     assert cost("allreduce", "ring", p) == (2 * (p - 1), round(2 * (p - 1) / p, 12))
     assert cost("scan", "recursive_doubling", p) == cost("scan", "doubling_scan", p) == (log, log)
 
@@ -429,8 +551,13 @@ def test_costs_at_any_number_of_ranks(p: int, segments: int) -> None:
     assert cost("allreduce", "rabenseifner", p)[0] == 2 * int(math.log2(p)) + extra
     # a pipeline of s segments (Pjesivac-Grbovic et al.): P - 2 + s steps of a segment
     steps = steps_of(pattern("bcast", "pipeline", p, 0, segments))
-    assert len(steps) == p - 2 + segments and {share for step in steps for *_, share in step} == {1 / segments}
-    assert len(steps_of(pattern("bcast", "chains", p))) == math.ceil((p - 1) / 4) + min(4, p - 1) - 1 or p > 5
+    assert len(steps) == p - 2 + segments and {share for step in steps for *_, share in step} == {
+        1 / segments
+    }
+    assert (
+        len(steps_of(pattern("bcast", "chains", p))) == math.ceil((p - 1) / 4) + min(4, p - 1) - 1
+        or p > 5
+    )
     assert pattern("bcast", "knomial", p).share.sum() == p - 1
 
 
@@ -444,12 +571,16 @@ def test_nobody_talks_to_himself_or_twice_to_one_in_a_step(operation: str, algor
         assert (p.source != p.target).all() and (np.diff(p.step) >= 0).all()
         assert (p.share > 0).all() or operation == "barrier" or algorithm == "linear_sync"
         each = list(zip(p.step.tolist(), p.source.tolist(), p.target.tolist(), strict=True))
-        assert len(each) == len(set(each)) and set(p.step.tolist()) == set(range(int(p.step.max(initial=-1)) + 1))
+        assert len(each) == len(set(each)) and set(p.step.tolist()) == set(
+            range(int(p.step.max(initial=-1)) + 1)
+        )
 
 
 @pytest.mark.parametrize(("operation", "algorithm"), EVERY)
 def test_what_is_put_in_and_got_bounds_what_is_sent(operation: str, algorithm: str) -> None:
-    """Nobody gets more than came to it, nor is anything lost that it alone had: what staging in host memory copies."""
+    """Nobody gets more than came to it, nor is anything lost that it alone had: what staging in
+    host memory copies.
+    """
     for ranks in (2, 5, 8, 13):
         p = pattern(operation, algorithm, ranks, 0)
         put, got = buffers(operation, ranks)
@@ -457,13 +588,23 @@ def test_what_is_put_in_and_got_bounds_what_is_sent(operation: str, algorithm: s
         own = {"allgather": 1.0, "alltoall": 1.0, "gather": 1.0, "scatter": 1.0}.get(operation, 0.0)
         at_root = np.arange(ranks) == 0
         assert (come >= got - own - 1e-12)[~at_root].all()
-        assert (gone >= np.minimum(put, 1.0) - 1e-12)[~at_root].all() or operation in ("bcast", "scatter", "scan")
+        assert (gone >= np.minimum(put, 1.0) - 1e-12)[~at_root].all() or operation in (
+            "bcast",
+            "scatter",
+            "scan",
+        )
 
 
 def test_names_of_calls() -> None:
     assert operation_of("alltoallv") == "alltoall" and operation_of("comm_split") is None
-    assert operation_of("alltoallv", plain=False) == "alltoallv" and operation_of("comm_split", plain=False) is None
-    assert pattern("exscan", "doubling_scan", 5).target.tolist() == pattern("scan", "doubling_scan", 5).target.tolist()
+    assert (
+        operation_of("alltoallv", plain=False) == "alltoallv"
+        and operation_of("comm_split", plain=False) is None
+    )
+    assert (
+        pattern("exscan", "doubling_scan", 5).target.tolist()
+        == pattern("scan", "doubling_scan", 5).target.tolist()
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,24 @@ from refusals import refused
 from turnbuckle.mpi.collectives.collectives import ALGORITHMS, operation_of, pattern
 from turnbuckle.mpi.collectives.selections import Selection, _read, chosen
 
-CALLS = [*ALGORITHMS, "allgatherv", "alltoallv", "alltoallw", "gatherv", "scatterv", "exscan", "reduce_scatter_block"]
+CALLS = [
+    *ALGORITHMS,
+    "allgatherv",
+    "alltoallv",
+    "alltoallw",
+    "gatherv",
+    "scatterv",
+    "exscan",
+    "reduce_scatter_block",
+]
 
 
 def test_every_row_has_its_algorithm_and_source() -> None:
     rules, named = _read("selections.csv"), _read("selections_named.csv")
     keys = [(r["selection"], r["operation"], r["named"]) for r in named]
-    assert len(keys) == len(set(keys)) and set(keys) == {(r["selection"], r["operation"], r["named"]) for r in rules}
+    assert len(keys) == len(set(keys)) and set(keys) == {
+        (r["selection"], r["operation"], r["named"]) for r in rules
+    }
     assert {r["selection"] for r in rules} == set(get_args(Selection))
     for r in named:
         assert r["source"] and r["mapping"].startswith(("exact", "nearest", "as short and long")), r
@@ -27,7 +38,11 @@ def test_every_row_has_its_algorithm_and_source() -> None:
         assert all(any(p in known for known in ALGORITHMS.values()) for p in parts)
     first: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for r in rules:
-        assert r["of"] in ("block", "total") and r["only"] in ("", "power of two") and int(r["ranks"]) >= 2
+        assert (
+            r["of"] in ("block", "total")
+            and r["only"] in ("", "power of two")
+            and int(r["ranks"]) >= 2
+        )
         first[r["selection"], r["operation"], r["only"], r["ranks"]].append(float(r["size_bytes"]))
     # from 0 B on, every size once
     assert all(sizes[0] == 0 and sizes == sorted(set(sizes)) for sizes in first.values())
@@ -35,7 +50,9 @@ def test_every_row_has_its_algorithm_and_source() -> None:
 
 @pytest.mark.parametrize("selection", get_args(Selection))
 @given(st.sampled_from(CALLS), st.integers(1, 40), st.floats(0, 1e8))
-def test_what_is_chosen_can_be_made(selection: Selection, call: str, ranks: int, block: float) -> None:
+def test_what_is_chosen_can_be_made(
+    selection: Selection, call: str, ranks: int, block: float
+) -> None:
     made = pattern(operation_of(call) or "", chosen(call, block, ranks, selection), ranks)
     assert (made.source != made.target).all()
 
@@ -124,7 +141,10 @@ def test_a_reduce_and_a_broadcast_are_chosen_for_their_own_sizes() -> None:
                 assert algorithm == f"linear + {chosen('bcast', size * ranks, ranks, 'open mpi')}"
             algorithm = chosen("reduce_scatter_block", size, ranks, "open mpi")
             if " + " in algorithm:
-                parts = chosen("reduce", size * ranks, ranks, "open mpi"), chosen("scatter", size, ranks, "open mpi")
+                parts = (
+                    chosen("reduce", size * ranks, ranks, "open mpi"),
+                    chosen("scatter", size, ranks, "open mpi"),
+                )
                 assert algorithm == " + ".join(parts)
 
 

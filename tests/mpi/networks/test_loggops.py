@@ -1,8 +1,10 @@
-"""`logp` against LogGOPS: a reference of LogGOPSim's rules, closed forms by hand, and each difference with its size.
+"""`logp` against LogGOPS: a reference of LogGOPSim's rules, closed forms by hand, and each
+difference with its size.
 
-Two references, in whole picoseconds, written without the engine.  `loggopsim` keeps the three clocks that LogGOPSim keeps for a host
-(processor, card out, card in; models.md 3.2).  `documented` does what docs/models/contention.md says of `logp`.  The engine must be
-the second on every program, and the first where the two agree; where they do not, the difference is a test of its own.
+Two references, in whole picoseconds, written without the engine.  `loggopsim` keeps the three
+clocks that LogGOPSim keeps for a host (processor, card out, card in; models.md 3.2).  `documented`
+does what docs/models/contention.md says of `logp`.  The engine must be the second on every program,
+and the first where the two agree; where they do not, the difference is a test of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ INSIDE, INSIDE_LATENCY = 10, 123_456
 
 @dataclass(frozen=True)
 class Costs:
-    """Of LogGOPS [ps], [ps/B]; `receive_more`: what the overhead of receiving is beyond that of sending.
+    """Of LogGOPS [ps], [ps/B]; `receive_more`: what the overhead of receiving is beyond that of
+    sending.
 
     `handshake`: whether a rendezvous tells the receiver, and is told by it, a latency each.
     """
@@ -48,9 +51,11 @@ class Costs:
 
 @dataclass(frozen=True)
 class Case:
-    """Operations of each process, argument of ``WORK`` in picoseconds; messages as source, target, bytes, way to leave.
+    """Operations of each process, argument of ``WORK`` in picoseconds; messages as source, target,
+    bytes, way to leave.
 
-    `host` of each process; one each where it is empty. `delay` of each message between its send and the time it may leave.
+    `host` of each process; one each where it is empty. `delay` of each message between its send and
+    the time it may leave.
     """
 
     lists: Lists
@@ -70,18 +75,35 @@ class Case:
         work = [a for one in self.lists for op, a in one if op == Op.WORK]
         which = iter(range(len(work)))
         lists = [[(op, next(which) if op == Op.WORK else a) for op, a in one] for one in self.lists]
-        delay, places = np.array(self.delay, dtype=float) / PICOSECONDS, [self.place(p) for p in range(len(lists))]
-        return program(lists, self.messages, np.array(work) / PICOSECONDS, places, delay_seconds=delay)
+        delay, places = (
+            np.array(self.delay, dtype=float) / PICOSECONDS,
+            [self.place(p) for p in range(len(lists))],
+        )
+        return program(
+            lists, self.messages, np.array(work) / PICOSECONDS, places, delay_seconds=delay
+        )
 
 
 def replayed(case: Case, costs: Costs) -> list[int]:
     """Ends of the hosts by the engine [ps]."""
     overheads = (costs.overhead, costs.overhead + costs.receive_more)
-    send, receive, gap, per_byte, overhead = (c / PICOSECONDS for c in (*overheads, costs.gap, costs.per_byte, costs.overhead_per_byte))
-    inside = {"inside_bandwidth": PICOSECONDS / INSIDE, "inside_seconds": INSIDE_LATENCY / PICOSECONDS}
+    send, receive, gap, per_byte, overhead = (
+        c / PICOSECONDS for c in (*overheads, costs.gap, costs.per_byte, costs.overhead_per_byte)
+    )
+    inside = {
+        "inside_bandwidth": PICOSECONDS / INSIDE,
+        "inside_seconds": INSIDE_LATENCY / PICOSECONDS,
+    }
     overheads = {"send_overhead": send, "receive_overhead": receive, "overhead_per_byte": overhead}
     network = Network(
-        len(case.lists), 1e9, 0.0, latency=costs.latency / PICOSECONDS, gap=gap, seconds_per_byte=per_byte, **inside, **overheads
+        len(case.lists),
+        1e9,
+        0.0,
+        latency=costs.latency / PICOSECONDS,
+        gap=gap,
+        seconds_per_byte=per_byte,
+        **inside,
+        **overheads,
     )
     network = replace(network, handshake=costs.handshake)
     ends = engine(case.program(), network, "logp").ends * PICOSECONDS
@@ -135,7 +157,9 @@ class _Loop:
 
 
 class _LogGOPSim(_Loop):
-    """Spec: CPU busy o + (n-1) O, card g + (n-1) G; at the receiver o + max((n-1) O, (n-1) G), as soon as it is there, posted or not."""
+    """Spec: CPU busy o + (n-1) O, card g + (n-1) G; at the receiver o + max((n-1) O, (n-1) G), as
+    soon as it is there, posted or not.
+    """
 
     def __init__(self, case: Case, costs: Costs) -> None:
         super().__init__(case)
@@ -169,7 +193,9 @@ class _LogGOPSim(_Loop):
             self.at(free, self.come, message, host)
             return
         size, c = self.case.messages[message][2], self.costs
-        self.cpu[host] = self.now + c.overhead + max((size - 1) * c.overhead_per_byte, (size - 1) * c.per_byte)
+        self.cpu[host] = (
+            self.now + c.overhead + max((size - 1) * c.overhead_per_byte, (size - 1) * c.per_byte)
+        )
         self.into[host] = self.now + c.gap + (size - 1) * c.per_byte
         self.there.add(message)
         self.matched(message)
@@ -187,10 +213,12 @@ class _LogGOPSim(_Loop):
 
 
 class _Documented(_Loop):
-    """Page: o + n O, then the host's card for n G + g; the receiver's card for n G + g, and o + n O when it is awaited.
+    """Page: o + n O, then the host's card for n G + g; the receiver's card for n G + g, and o + n O
+    when it is awaited.
 
-    Between processes of one host: the latency and the bytes of its own wire, no card. A rendezvous with handshake is offered a latency
-    later, and leaves a latency after it was accepted; what delays a message begins when it is sent.
+    Between processes of one host: the latency and the bytes of its own wire, no card. A rendezvous
+    with handshake is offered a latency later, and leaves a latency after it was accepted; what
+    delays a message begins when it is sent.
     """
 
     def __init__(self, case: Case, costs: Costs) -> None:
@@ -229,7 +257,11 @@ class _Documented(_Loop):
         source, target, _, way = self.case.messages[message]
         if way == EAGER or not self.costs.handshake:
             return 0
-        return INSIDE_LATENCY if self.case.place(source) == self.case.place(target) else self.costs.latency
+        return (
+            INSIDE_LATENCY
+            if self.case.place(source) == self.case.place(target)
+            else self.costs.latency
+        )
 
     def delayed(self, message: int) -> int:
         return self.case.delay[message] if self.case.delay else 0
@@ -271,7 +303,7 @@ def documented(case: Case, costs: Costs) -> list[int]:
     return _Documented(case, costs).ends()
 
 
-# --- patterns -----------------------------------------------------------------------------------------------------------
+# --- patterns -------------------------------------------------------------------------------------
 
 
 def collective(operation: str, algorithm: str, ranks: int, size: int, way: Leaves = EAGER) -> Case:
@@ -283,7 +315,9 @@ def collective(operation: str, algorithm: str, ranks: int, size: int, way: Leave
         mine = np.flatnonzero(made.step == step).tolist()
         for op in (Op.POST, Op.SEND, Op.AWAIT, Op.SENT):
             for m in mine:
-                lists[messages[m][0] if op in (Op.SEND, Op.SENT) else messages[m][1]].append((op, m))
+                lists[messages[m][0] if op in (Op.SEND, Op.SENT) else messages[m][1]].append(
+                    (op, m)
+                )
     return Case(lists, messages)
 
 
@@ -293,17 +327,23 @@ def ring(ranks: int, size: int, way: Leaves = EAGER) -> Case:
 
 def scatter(ranks: int, size: int, way: Leaves = EAGER) -> Case:
     """The root sends to one rank after the other."""
-    lists: Lists = [[(Op.SEND, m) for m in range(ranks - 1)], *([(Op.POST, m), (Op.AWAIT, m)] for m in range(ranks - 1))]
+    lists: Lists = [
+        [(Op.SEND, m) for m in range(ranks - 1)],
+        *([(Op.POST, m), (Op.AWAIT, m)] for m in range(ranks - 1)),
+    ]
     return Case(lists, [(0, m + 1, size, way) for m in range(ranks - 1)])
 
 
 def one_message(size: int, way: Leaves = EAGER, *, late: int = 0) -> Case:
     """The receiver makes room after so much work; the sender needs its buffer back."""
     work: list[tuple[Op, int]] = [(Op.WORK, late)] if late else []
-    return Case([[(Op.SEND, 0), (Op.SENT, 0)], [*work, (Op.POST, 0), (Op.AWAIT, 0)]], [(0, 1, size, way)])
+    return Case(
+        [[(Op.SEND, 0), (Op.SENT, 0)], [*work, (Op.POST, 0), (Op.AWAIT, 0)]], [(0, 1, size, way)]
+    )
 
 
-#: LogGOPSim's defaults with G of a 12.5 GB/s link; no gap; a gap that is more than the overhead; nothing but latency and overhead.
+#: LogGOPSim's defaults with G of a 12.5 GB/s link; no gap; a gap that is more than the overhead;
+#: nothing but latency and overhead.
 EAGER_COSTS: Final = [
     Costs(),
     Costs(gap=0),
@@ -315,7 +355,8 @@ SIZES: Final = [1, 2, 4096, 100_000]
 
 
 def forms(ranks: int, size: int, c: Costs) -> Iterator[tuple[str, Case, int]]:
-    """Patterns and when the last rank ends, worked out by hand for n - 1 bytes a message and O = 0; `ranks` is a power of two.
+    """Patterns and when the last rank ends, worked out by hand for n - 1 bytes a message and O = 0;
+    `ranks` is a power of two.
 
     Between sends of one rank lies max(o, g + (n-1) G).  A hop takes o + L + (n-1) G + o.
     """
@@ -323,16 +364,26 @@ def forms(ranks: int, size: int, c: Costs) -> Iterator[tuple[str, Case, int]]:
     hop, apart = c.overhead + c.latency + byte_time + c.overhead, max(c.overhead, c.gap + byte_time)
     log = ranks.bit_length() - 1
     depth = log - 1  # of a binary tree that lacks one rank to be full: with ranks - 1 it is full
-    # whoever is reached after h hops waited for the sends before at each of them; all hops first, or all sends of the root first
-    yield "binomial broadcast", collective("bcast", "binomial", ranks, size), max(log * hop, (log - 1) * apart + hop)
+    # whoever is reached after h hops waited for the sends before at each of them; all hops first,
+    # or all sends of the root first
+    yield (
+        "binomial broadcast",
+        collective("bcast", "binomial", ranks, size),
+        max(log * hop, (log - 1) * apart + hop),
+    )
     yield "full binary tree", collective("bcast", "binary", ranks - 1, size), depth * (apart + hop)
     # everybody sends when it has received: the card has long been free if g < 2 o + L
     yield "ring", ring(ranks, size), (ranks - 2) * max(hop, apart) + hop
-    # all are ready at once, so a rendezvous waits for nobody; the buffer is free before the next message has been received
+    # all are ready at once, so a rendezvous waits for nobody; the buffer is free before the next
+    # message has been received
     yield "ring, rendezvous", ring(ranks, size, READY), (ranks - 2) * max(hop, apart) + hop
     yield "linear scatter", scatter(ranks, size), (ranks - 2) * apart + hop
     if size == 1:
-        yield "dissemination", collective("barrier", "dissemination", ranks, 1), (log - 1) * max(hop, apart) + hop
+        yield (
+            "dissemination",
+            collective("barrier", "dissemination", ranks, 1),
+            (log - 1) * max(hop, apart) + hop,
+        )
 
 
 @pytest.mark.parametrize("costs", EAGER_COSTS)
@@ -345,7 +396,9 @@ def test_patterns_by_hand(ranks: int, size: int, costs: Costs) -> None:
 
 
 def test_small_messages_take_log_p_hops() -> None:
-    """The textbook: ceil(log2 P) (L + 2 o) of empty messages; a barrier at any number of ranks, a broadcast at powers of two."""
+    """The textbook: ceil(log2 P) (L + 2 o) of empty messages; a barrier at any number of ranks, a
+    broadcast at powers of two.
+    """
     costs = Costs(gap=0)
     for ranks in range(2, 40):
         log = (ranks - 1).bit_length()
@@ -358,7 +411,9 @@ def test_small_messages_take_log_p_hops() -> None:
 @pytest.mark.parametrize("overhead_per_byte", [0, 30, 80, 200])
 @pytest.mark.parametrize("way", [EAGER, READY])
 def test_patterns_with_processor_time_a_byte(overhead_per_byte: int, way: Leaves) -> None:
-    """The engine's own closed forms with O: a hop is o + n O + L + n G + n O + o; between sends lies max(o + n O, g + n G)."""
+    """The engine's own closed forms with O: a hop is o + n O + L + n G + n O + o; between sends
+    lies max(o + n O, g + n G).
+    """
     size, ranks = 5000, 8
     c = Costs(overhead_per_byte=overhead_per_byte)
     pays = c.overhead + size * c.overhead_per_byte
@@ -370,7 +425,7 @@ def test_patterns_with_processor_time_a_byte(overhead_per_byte: int, way: Leaves
     assert max(replayed(collective("bcast", "binomial", ranks, size, way), c)) == tree[way]
 
 
-# --- differences --------------------------------------------------------------------------------------------------------
+# --- differences ----------------------------------------------------------------------------------
 
 C: Final = Costs(overhead_per_byte=20)
 
@@ -384,7 +439,9 @@ def test_difference_a_byte_more(size: int) -> None:
 
 @pytest.mark.parametrize("overhead_per_byte", [20, 80, 300])
 def test_difference_processor_time_a_byte_is_on_the_way(overhead_per_byte: int) -> None:
-    """LogGOPSim's first byte leaves after o, and O runs beside G at the receiver; here n O comes before and after: n O + n min(O, G)."""
+    """LogGOPSim's first byte leaves after o, and O runs beside G at the receiver; here n O comes
+    before and after: n O + n min(O, G).
+    """
     c = Costs(overhead_per_byte=overhead_per_byte)
     case, less = one_message(4097), 4096
     more = replayed(case.shorter(1), c)[1] - loggopsim(case, c)[1]
@@ -392,16 +449,22 @@ def test_difference_processor_time_a_byte_is_on_the_way(overhead_per_byte: int) 
 
 
 def test_difference_a_sender_does_not_wait_for_its_card() -> None:
-    """LogGOPSim's processor waits for the card before each send but the first; here the card has a queue: up to g + (n-1) G - o each."""
+    """LogGOPSim's processor waits for the card before each send but the first; here the card has a
+    queue: up to g + (n-1) G - o each.
+    """
     ranks, size, c = 6, 10_000, Costs()
     case = scatter(ranks, size)
     earlier = loggopsim(case, c)[0] - replayed(case.shorter(1), c)[0]
     assert earlier == (ranks - 2) * (c.gap + (size - 1) * c.per_byte - c.overhead)
-    assert loggopsim(case, c)[1:] == replayed(case.shorter(1), c)[1:], "the receivers see no difference"
+    assert loggopsim(case, c)[1:] == replayed(case.shorter(1), c)[1:], (
+        "the receivers see no difference"
+    )
 
 
 def test_difference_bytes_come_in_beside_the_processor() -> None:
-    """LogGOPSim's receiving processor is busy for o + (n-1) G, whatever it is doing; here its card takes the bytes while it works."""
+    """LogGOPSim's receiving processor is busy for o + (n-1) G, whatever it is doing; here its card
+    takes the bytes while it works.
+    """
     size, work, c = 100_000, 50_000_000, Costs()
     lists: Lists = [[(Op.SEND, 0)], [(Op.POST, 0), (Op.WORK, 1), (Op.WORK, work), (Op.AWAIT, 0)]]
     # the message comes during the first work, and is dealt with between the two
@@ -413,29 +476,44 @@ def test_difference_bytes_come_in_beside_the_processor() -> None:
 
 
 def test_difference_the_overhead_of_receiving_overlaps_the_next_message() -> None:
-    """Two messages come at once: LogGOPSim begins with the second after max(o, g), here the card takes it while the processor pays o."""
+    """Two messages come at once: LogGOPSim begins with the second after max(o, g), here the card
+    takes it while the processor pays o.
+    """
     size, c = 10_000, Costs()
-    lists: Lists = [[(Op.SEND, 0)], [(Op.WORK, 1), (Op.SEND, 1)], [(op, m) for op in (Op.POST, Op.AWAIT) for m in (0, 1)]]
+    lists: Lists = [
+        [(Op.SEND, 0)],
+        [(Op.WORK, 1), (Op.SEND, 1)],
+        [(op, m) for op in (Op.POST, Op.AWAIT) for m in (0, 1)],
+    ]
     case = Case(lists, [(0, 2, size, EAGER), (1, 2, size, EAGER)])
     assert loggopsim(case, c)[2] - replayed(case.shorter(1), c)[2] == c.overhead - c.gap
 
 
 def test_difference_a_message_that_came_early_costs_when_it_is_awaited() -> None:
-    """LogGOPSim pays o when a message comes, here when it is awaited: up to o later for each that came while another was awaited."""
+    """LogGOPSim pays o when a message comes, here when it is awaited: up to o later for each that
+    came while another was awaited.
+    """
     c = Costs(per_byte=0)
-    lists: Lists = [[(Op.WORK, 90_000_000), (Op.SEND, 0)], [(Op.SEND, 1)], [(Op.POST, 0), (Op.POST, 1), (Op.AWAIT, 0), (Op.AWAIT, 1)]]
+    lists: Lists = [
+        [(Op.WORK, 90_000_000), (Op.SEND, 0)],
+        [(Op.SEND, 1)],
+        [(Op.POST, 0), (Op.POST, 1), (Op.AWAIT, 0), (Op.AWAIT, 1)],
+    ]
     case = Case(lists, [(0, 2, 1, EAGER), (1, 2, 1, EAGER)])
     assert replayed(case.shorter(1), c)[2] - loggopsim(case, c)[2] == c.overhead
 
 
 @pytest.mark.parametrize("late", [0, 50_000_000])
 def test_difference_a_rendezvous_begins_when_both_are_ready(late: int) -> None:
-    """LogGOPSim sends at once and holds the sender until the match; here the bytes wait for the receive, the sender for the bytes."""
+    """LogGOPSim sends at once and holds the sender until the match; here the bytes wait for the
+    receive, the sender for the bytes.
+    """
     size, c = 100_000, Costs()
     case = one_message(size, READY, late=late)
     theirs, ours = loggopsim(case, c), replayed(case.shorter(1), c)
     byte_time = (size - 1) * c.per_byte
-    if late:  # there it has come, and the sender's buffer is free when its bytes begin to be taken in
+    # there it has come, and the sender's buffer is free when its bytes begin to be taken in
+    if late:
         assert theirs == [late, late + c.overhead + byte_time]
         assert ours == [late + c.latency + byte_time, late + c.latency + byte_time + c.overhead]
     else:
@@ -443,11 +521,20 @@ def test_difference_a_rendezvous_begins_when_both_are_ready(late: int) -> None:
         assert ours == [theirs[0] + byte_time, theirs[1]]
 
 
-# --- random programs ----------------------------------------------------------------------------------------------------
+# --- random programs ------------------------------------------------------------------------------
 
 
-def drawn(seed: int, *, ways: tuple[Leaves, ...], hosts: int = 6, messages: int = 40, sharing: bool = False, delayed: bool = False) -> Case:
-    """A program that cannot get stuck: messages in one order that all hosts keep; room is made early, buffers are asked for late.
+def drawn(
+    seed: int,
+    *,
+    ways: tuple[Leaves, ...],
+    hosts: int = 6,
+    messages: int = 40,
+    sharing: bool = False,
+    delayed: bool = False,
+) -> Case:
+    """A program that cannot get stuck: messages in one order that all hosts keep; room is made
+    early, buffers are asked for late.
 
     Durations are so long that hardly two events fall on one picosecond.
     """
@@ -457,7 +544,14 @@ def drawn(seed: int, *, ways: tuple[Leaves, ...], hosts: int = 6, messages: int 
     open_sends: list[list[int]] = [[] for _ in range(hosts)]
     for m in range(int(rng.integers(1, messages))):
         source, target = (int(h) for h in rng.choice(hosts, 2, replace=False))
-        made.append((source, target, int(rng.choice([1, 8, 1000, 20_000, 300_000])), ways[int(rng.integers(len(ways)))]))
+        made.append(
+            (
+                source,
+                target,
+                int(rng.choice([1, 8, 1000, 20_000, 300_000])),
+                ways[int(rng.integers(len(ways)))],
+            )
+        )
         for host in (source, target):
             if rng.random() < 0.7:
                 lists[host].append((Op.WORK, int(rng.integers(1, 40_000_000))))
@@ -472,7 +566,11 @@ def drawn(seed: int, *, ways: tuple[Leaves, ...], hosts: int = 6, messages: int 
     for host, left in enumerate(open_sends):
         lists[host] += [(Op.SENT, m) for m in left]
     together = int(rng.integers(1, 4))
-    delay = tuple(int(d) for d in rng.integers(0, 5_000_000, len(made)) * (rng.random(len(made)) < 0.5)) if delayed else ()
+    delay = (
+        tuple(int(d) for d in rng.integers(0, 5_000_000, len(made)) * (rng.random(len(made)) < 0.5))
+        if delayed
+        else ()
+    )
     return Case(lists, made, tuple(p // together for p in range(hosts)) if sharing else (), delay)
 
 
@@ -509,7 +607,9 @@ def test_handshakes_and_delays_are_as_documented(seed: int, handshake: bool, sha
 @settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1))
 def test_random_programs_of_latency_alone_are_as_loggopsim_has_them(seed: int) -> None:
-    """Without o, g, G and O nothing of what differs is left for eager messages: the longest path over works and latencies."""
+    """Without o, g, G and O nothing of what differs is left for eager messages: the longest path
+    over works and latencies.
+    """
     case, costs = drawn(seed, ways=(EAGER,)), Costs(overhead=0, gap=0, per_byte=0)
     assert replayed(case, costs) == loggopsim(case, costs)
 
@@ -517,7 +617,9 @@ def test_random_programs_of_latency_alone_are_as_loggopsim_has_them(seed: int) -
 @settings(max_examples=80)
 @given(st.integers(0, 2**32 - 1))
 def test_random_chains_are_as_loggopsim_has_them(seed: int) -> None:
-    """One message at a time, by any way round the hosts, awaited when it comes: nothing overlaps, so nothing differs but the byte."""
+    """One message at a time, by any way round the hosts, awaited when it comes: nothing overlaps,
+    so nothing differs but the byte.
+    """
     rng = np.random.default_rng(seed)
     hosts, hops = 5, int(rng.integers(1, 20))
     route = [0]
@@ -526,12 +628,16 @@ def test_random_chains_are_as_loggopsim_has_them(seed: int) -> None:
     lists: Lists = [[] for _ in range(hosts)]
     messages = []
     for m, (a, b) in enumerate(pairwise(route)):
-        messages.append((a, b, int(rng.integers(1, 100_000)), EAGER if rng.random() < 0.5 else READY))
+        messages.append(
+            (a, b, int(rng.integers(1, 100_000)), EAGER if rng.random() < 0.5 else READY)
+        )
         lists[a] += [(Op.WORK, int(rng.integers(0, 10_000_000))), (Op.SEND, m)]
         lists[b] += [(Op.POST, m), (Op.AWAIT, m)]
     costs = replace(random_costs(seed), overhead_per_byte=0, receive_more=0)
-    # a card is free again before its host sends the next: a message has come back since, which took longer
+    # a card is free again before its host sends the next: a message has come back since, which took
+    # longer
     costs = replace(costs, gap=min(costs.gap, costs.latency))
     case = Case(lists, messages)
-    # whose last act was a rendezvous is held until the match there; the last receiver is last in both
+    # whose last act was a rendezvous is held until the match there; the last receiver is last in
+    # both
     assert max(replayed(case.shorter(1), costs)) == max(loggopsim(case, costs))

@@ -1,4 +1,6 @@
-"""Routes are those that the native core takes: a single message loads exactly the links of its route."""
+"""Routes are those that the native core takes: a single message loads exactly the links of its
+route.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_every_route_is_the_native_one(network: Network) -> None:
             links, seconds = loaded(network, source, target)
             assert sorted(found) == links and len(set(found)) == len(found)
             assert seconds == pytest.approx(len(found) * 1e-7 + 1e-6, rel=1e-9)
-            assert names[found[0]].startswith(f"card {source} ") and names[found[-1]].startswith(f"card {target} ")
+            assert names[found[0]].startswith(f"card {source} ") and names[found[-1]].startswith(
+                f"card {target} "
+            )
 
 
 def graph(tmp_path: Path, text: str) -> Graph:
@@ -54,7 +58,9 @@ def graph(tmp_path: Path, text: str) -> Graph:
 
 
 def test_a_ring_as_a_graph_is_a_torus(tmp_path: Path) -> None:
-    """Shortest ways, both ways of every cable; where both ways round are as long, the lower switch is next."""
+    """Shortest ways, both ways of every cable; where both ways round are as long, the lower switch
+    is next.
+    """
     ring = graph(tmp_path, "from,to\n" + "".join(f"{k},{(k + 1) % 5}\n" for k in range(5)))
     torus = Network(5, 1e9, 0.0, Torus((5,)))
     names, same = ring.links(), torus.links()
@@ -75,14 +81,24 @@ def test_cables_named_twice_are_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "code"),
-    [("", "A090"), ("1,1\n", "A090"), ("0,1\n2,3\n", "A090"), ("1,2\n", "A090"), ("0,-1\n", "A063"), ("0,1.5\n", "A063"), ("0\n", "A063")],
+    [
+        ("", "A090"),
+        ("1,1\n", "A090"),
+        ("0,1\n2,3\n", "A090"),
+        ("1,2\n", "A090"),
+        ("0,-1\n", "A063"),
+        ("0,1.5\n", "A063"),
+        ("0\n", "A063"),
+    ],
 )
 def test_graphs_that_cannot_be(tmp_path: Path, rows: str, code: str) -> None:
     refused(code, graph, tmp_path, f"from,to\n{rows}")
 
 
 def test_a_route_looks_no_further_than_it_goes() -> None:
-    """Neighbours on a ring of thousands: the work is that of the routes, not of the ring for each of them."""
+    """Neighbours on a ring of thousands: the work is that of the routes, not of the ring for each
+    of them.
+    """
     count = 20_000
     ring = Graph(count, tuple((k, (k + 1) % count) for k in range(count)))
     m = np.arange(count)
@@ -92,7 +108,9 @@ def test_a_route_looks_no_further_than_it_goes() -> None:
 
 
 @pytest.mark.parametrize(("limit", "most"), [("MOST_HOPS", 100_000), ("_MOST_LOOKED", 150_000)])
-def test_routes_beyond_what_a_replay_holds_are_not_looked_for(monkeypatch: pytest.MonkeyPatch, limit: str, most: int) -> None:
+def test_routes_beyond_what_a_replay_holds_are_not_looked_for(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
     assert getattr(replay_routes, limit) < 10_000 * 5_000, "a ring of 10,000 is beyond it"
     count = 600
     ring = Graph(count, tuple((k, (k + 1) % count) for k in range(count)))
@@ -105,7 +123,9 @@ def test_routes_beyond_what_a_replay_holds_are_not_looked_for(monkeypatch: pytes
 
 def test_routes_are_those_of_one_after_the_other() -> None:
     rng = np.random.default_rng(5)
-    pairs = {(min(a, b), max(a, b)) for a, b in rng.integers(0, 40, (70, 2)).tolist() if a != b} | {(k, k + 1) for k in range(39)}
+    pairs = {(min(a, b), max(a, b)) for a, b in rng.integers(0, 40, (70, 2)).tolist() if a != b} | {
+        (k, k + 1) for k in range(39)
+    }
     graph = Graph(40, tuple(sorted(pairs)))
     source, target = rng.integers(0, 40, (2, 300))
     found, which = routes(graph, source, target)

@@ -39,7 +39,9 @@ def test_break_even_divides_the_sizes(charged: Paths, size: float) -> None:
 
 
 @given(paths, st.floats(1e9, 1e12))
-def test_the_gain_of_long_messages_tends_to_the_limit_from_either_side(charged: Paths, bandwidth: float) -> None:
+def test_the_gain_of_long_messages_tends_to_the_limit_from_either_side(
+    charged: Paths, bandwidth: float
+) -> None:
     size = 1e15
     wire = size / bandwidth
     gain = hostcopy_seconds(size, wire, charged) / gpudirect_seconds(size, wire, charged) - 1
@@ -52,10 +54,17 @@ def test_the_table_of_the_specification() -> None:
     wire = size / 12.5e9
     assert np.round(hostcopy_seconds(size, wire) * 1e6, 2).tolist() == [2.15, 11.83, 1260.29]
     assert np.round(gpudirect_seconds(size, wire) * 1e6, 2).tolist() == [4.08, 9.24, 675.09]
-    assert np.round(hostcopy_seconds(size, wire, PHYSICS) * 1e6, 2).tolist() == [4.23, 18.42, 1849.49]
+    assert np.round(hostcopy_seconds(size, wire, PHYSICS) * 1e6, 2).tolist() == [
+        4.23,
+        18.42,
+        1849.49,
+    ]
 
 
 def test_memory_that_stays_pinned_always_wins() -> None:
     assert break_even_bytes(PHYSICS) == 0.0
-    assert break_even_bytes(Paths(copies=0, pins=1, copy_latency=0, copy_per_byte=0, pin_seconds=1e-6)) == math.inf
+    assert (
+        break_even_bytes(Paths(copies=0, pins=1, copy_latency=0, copy_per_byte=0, pin_seconds=1e-6))
+        == math.inf
+    )
     assert break_even_bytes(SEED_G) == 2e-6 / 0.07e-9

@@ -11,10 +11,21 @@ import pytest
 from refusals import refused
 
 import turnbuckle as tb
-from turnbuckle.mpi.questions.gpudirect.cost import PHYSICS, SEED_G, gpudirect_seconds, hostcopy_seconds
+from turnbuckle.mpi.questions.gpudirect.cost import (
+    PHYSICS,
+    SEED_G,
+    gpudirect_seconds,
+    hostcopy_seconds,
+)
 from turnbuckle.mpi.questions.messages.exchanged import MESSAGES
 from turnbuckle.mpi.questions.messages.question import PATHS, paths, replayed
-from turnbuckle.mpi.questions.messages.setup import Costs, Setup, charges_of, network_of, with_settings
+from turnbuckle.mpi.questions.messages.setup import (
+    Costs,
+    Setup,
+    charges_of,
+    network_of,
+    with_settings,
+)
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic, recorded
 from turnbuckle.questions.sweep.question import Serial
 
@@ -26,7 +37,9 @@ def test_charges_are_the_closed_forms(costs: Costs, preset: object, size: float)
     paid = {}
     for path in PATHS:
         found, _ = charges_of(Setup(path=path, costs=costs))
-        paid[path] = sum(fixed + each * size for fixed, each in (found.sender, found.receiver)) + found.pin_seconds * (not found.pin_once)
+        paid[path] = sum(
+            fixed + each * size for fixed, each in (found.sender, found.receiver)
+        ) + found.pin_seconds * (not found.pin_once)
     assert paid["host"] == 0
     assert paid["hostcopy"] == pytest.approx(float(hostcopy_seconds(size, 0.0, preset)))  # type: ignore[arg-type]
     assert paid["gpudirect"] == pytest.approx(float(gpudirect_seconds(size, 0.0, preset)))  # type: ignore[arg-type]
@@ -46,10 +59,28 @@ def exchange(ranks: int, size: float) -> Traffic:
     order = np.lexsort((np.arange(2 * ranks), rank))
     place = np.empty(2 * ranks, dtype=np.int64)
     place[order] = np.arange(2 * ranks)
-    messages = Messages(place[send], place[receive], place[receive], place[receive], np.full(ranks, -1), np.full(ranks, size))
+    messages = Messages(
+        place[send],
+        place[receive],
+        place[receive],
+        place[receive],
+        np.full(ranks, -1),
+        np.full(ranks, size),
+    )
     messages = replace(messages, sent=np.full(ranks, -1))
     called = {"call": np.where(order < ranks, 0, 1), "calls": ("isend", "recv")}
-    return Traffic(ranks, rank[order], np.full(2 * ranks, 1e-5), np.zeros(2 * ranks), np.zeros(ranks), messages, (), 1.0, 0, **called)
+    return Traffic(
+        ranks,
+        rank[order],
+        np.full(2 * ranks, 1e-5),
+        np.zeros(2 * ranks),
+        np.zeros(ranks),
+        messages,
+        (),
+        1.0,
+        0,
+        **called,
+    )
 
 
 def seconds(traffic: Traffic, setup: Setup) -> float:
@@ -65,17 +96,31 @@ WIRE = 1e6 / 12.5e9
 def test_a_message_by_every_path_is_its_closed_form() -> None:
     one = exchange(2, 1e6)
     both = 2e-5  # compute before the receive; the sender's copy is done only after that
-    for path, expected in (("host", max(1e-5 + WIRE, both)), ("hostcopy", 1e-5 + COPY + WIRE + COPY), ("p2p", 1e-5 + COPY + WIRE + COPY)):
+    for path, expected in (
+        ("host", max(1e-5 + WIRE, both)),
+        ("hostcopy", 1e-5 + COPY + WIRE + COPY),
+        ("p2p", 1e-5 + COPY + WIRE + COPY),
+    ):
         # a rank sends, then computes again: what it sends is copied first
         later = 1e-5 + COPY if path != "host" else 0.0
-        assert seconds(one, with_settings(BARE, [f"path={path}"])) == pytest.approx(max(expected, later + 1e-5), rel=1e-6), path
+        assert seconds(one, with_settings(BARE, [f"path={path}"])) == pytest.approx(
+            max(expected, later + 1e-5), rel=1e-6
+        ), path
     pinned = replace(BARE, path="gpudirect", costs="seed_G")
-    assert seconds(one, pinned) == pytest.approx(both + WIRE, rel=1e-6), "the sender pins while the receiver computes"
-    assert seconds(one, replace(pinned, pin_seconds=2e-5)) == pytest.approx(1e-5 + 2e-5 + WIRE, rel=1e-6)
+    assert seconds(one, pinned) == pytest.approx(both + WIRE, rel=1e-6), (
+        "the sender pins while the receiver computes"
+    )
+    assert seconds(one, replace(pinned, pin_seconds=2e-5)) == pytest.approx(
+        1e-5 + 2e-5 + WIRE, rel=1e-6
+    )
     assert seconds(one, replace(pinned, pinned="never")) == pytest.approx(both + WIRE, rel=1e-6)
-    assert seconds(one, replace(pinned, device_eager_limit_bytes=1e6)) == pytest.approx(1e-5 + 4e-6 + WIRE, rel=1e-6)
+    assert seconds(one, replace(pinned, device_eager_limit_bytes=1e6)) == pytest.approx(
+        1e-5 + 4e-6 + WIRE, rel=1e-6
+    )
     shaken = seconds(one, replace(pinned, handshake=True, hop_seconds=1e-6))
-    assert shaken == pytest.approx(both + 2e-6 + 2e-6 + WIRE, rel=1e-6), "the receiver comes last: its answer, then the way"
+    assert shaken == pytest.approx(both + 2e-6 + 2e-6 + WIRE, rel=1e-6), (
+        "the receiver comes last: its answer, then the way"
+    )
 
 
 def test_memory_pinned_once_costs_once() -> None:
@@ -84,7 +129,12 @@ def test_memory_pinned_once_costs_once() -> None:
     first = ring.messages
     names = ("send", "receive", "received")
     # calls 0 to 3 of a rank: send, receive, send, receive
-    twice = {n: np.concatenate([np.where(getattr(first, n) > 1, 4, 0) + getattr(first, n) % 2 + 2 * k for k in (0, 1)]) for n in names}
+    twice = {
+        n: np.concatenate(
+            [np.where(getattr(first, n) > 1, 4, 0) + getattr(first, n) % 2 + 2 * k for k in (0, 1)]
+        )
+        for n in names
+    }
     none = np.full(4, -1)
     longer = Traffic(
         2,
@@ -98,7 +148,9 @@ def test_memory_pinned_once_costs_once() -> None:
         0,
     )
     setup = replace(BARE, path="gpudirect", pin_seconds=1e-3)
-    each, once, never = (seconds(longer, replace(setup, pinned=p)) for p in ("each", "once", "never"))
+    each, once, never = (
+        seconds(longer, replace(setup, pinned=p)) for p in ("each", "once", "never")
+    )
     assert each - never == pytest.approx(2e-3) and once - never == pytest.approx(1e-3)
 
 
@@ -111,7 +163,9 @@ def test_copies_in_chunks_overlap_with_the_network() -> None:
     assert whole == pytest.approx(1e-5 + 10 * each + 10 * wire + 10 * each, rel=1e-3)
     # what the other sends has come by the time a rank has copied all that it sends itself
     assert cut == pytest.approx(2e-5 + 10 * each + 10 * each, rel=1e-3)
-    one_way = with_settings(BARE, ["copy_seconds=1 ns", "chunk_bytes=100 kB", "buffers=host if rank 1; device"])
+    one_way = with_settings(
+        BARE, ["copy_seconds=1 ns", "chunk_bytes=100 kB", "buffers=host if rank 1; device"]
+    )
     # chunks under way share the link, so that the last two arrive together
     assert seconds(one, one_way) == pytest.approx(1e-5 + each + 10 * wire + 2 * each, rel=1e-2)
 
@@ -129,10 +183,18 @@ def test_ranks_of_one_gpu_share_its_time_or_wait_for_it() -> None:
     for turns in ("exclusive", "time"):
         done = replayed(four, replace(shared, gpu_shared=turns))  # type: ignore[arg-type]
         row = done.row
-        assert done.done is not None and row.gpu_wait_seconds > row.compute_seconds, "three others compute on it"
+        assert done.done is not None and row.gpu_wait_seconds > row.compute_seconds, (
+            "three others compute on it"
+        )
         ends = float(np.mean(done.done.ends[:4]))
-        assert row.compute_seconds + row.gpu_wait_seconds + row.communication_seconds == pytest.approx(ends)
-        assert row.chain_gpu_seconds >= 0.9 * 8e-5 and row.chain_compute_seconds + row.chain_others_seconds < 0.1 * row.seconds
+        assert (
+            row.compute_seconds + row.gpu_wait_seconds + row.communication_seconds
+            == pytest.approx(ends)
+        )
+        assert (
+            row.chain_gpu_seconds >= 0.9 * 8e-5
+            and row.chain_compute_seconds + row.chain_others_seconds < 0.1 * row.seconds
+        )
     refused("A074", replayed, four, replace(shared, gpu_shared="time", fidelity="logp"))
 
 
@@ -143,7 +205,9 @@ def test_a_card_a_gpu_widens_what_a_card_a_node_narrows() -> None:
     assert one == pytest.approx(two, rel=0.05), "one message in and one out of every node"
     dealt = replace(near, mapping="round robin")
     one, two = seconds(four, dealt), seconds(four, replace(dealt, cards="gpu"))
-    assert one - 2e-5 == pytest.approx(2 * (two - 2e-5), rel=0.05), "two messages out of every node share its card"
+    assert one - 2e-5 == pytest.approx(2 * (two - 2e-5), rel=0.05), (
+        "two messages out of every node share its card"
+    )
 
 
 def test_rules_say_where_buffers_are() -> None:
@@ -175,20 +239,46 @@ def test_rules_say_where_buffers_are() -> None:
         refused("A099", seconds, one, replace(BARE, buffers=rules))
 
 
-@pytest.mark.parametrize("topology", ["topology=switch", "topology=fat-tree", "topology=torus", "topology=dragonfly", "network=lassen"])
+@pytest.mark.parametrize(
+    "topology",
+    [
+        "topology=switch",
+        "topology=fat-tree",
+        "topology=torus",
+        "topology=dragonfly",
+        "network=lassen",
+    ],
+)
 def test_every_topology_carries_a_ring(topology: str) -> None:
     ring = exchange(12, 1e6)
     setup = with_settings(BARE, [topology, "path=host", "leaf_cards=4"])
     found = replayed(ring, setup)
-    assert found.row.seconds == pytest.approx(max(1e-5 + WIRE, 2e-5), rel=0.02) or found.row.seconds < 4 * WIRE
-    assert found.row.between_bytes == 12e6 and found.row.busiest and 0 < found.row.busiest_share <= 1 + 1e-9
-    assert len(network_of(setup, 12).links()) == len(network_of(setup, 12).capacities()) == len(found.done.carried_bytes)  # type: ignore[union-attr]
+    assert (
+        found.row.seconds == pytest.approx(max(1e-5 + WIRE, 2e-5), rel=0.02)
+        or found.row.seconds < 4 * WIRE
+    )
+    assert (
+        found.row.between_bytes == 12e6
+        and found.row.busiest
+        and 0 < found.row.busiest_share <= 1 + 1e-9
+    )
+    assert (
+        len(network_of(setup, 12).links())
+        == len(network_of(setup, 12).capacities())
+        == len(found.done.carried_bytes)
+    )  # type: ignore[union-attr]
 
 
 def test_a_tapered_tree_is_never_wider() -> None:
     across = exchange(16, 1e7)
     wide, narrow = (
-        seconds(across, replace(BARE, path="host", topology="fat-tree", leaf_cards=4, taper=t, mapping="random")) for t in (1.0, 4.0)
+        seconds(
+            across,
+            replace(
+                BARE, path="host", topology="fat-tree", leaf_cards=4, taper=t, mapping="random"
+            ),
+        )
+        for t in (1.0, 4.0)
     )
     assert narrow > wide
 
@@ -213,7 +303,9 @@ def test_a_tapered_tree_is_never_wider() -> None:
     ],
 )
 def test_setups_that_cannot_be(words: str) -> None:
-    refused("A074", replayed, exchange(8, 8.0), with_settings(BARE, re.split(r" (?=[a-z_]+=)", words)))
+    refused(
+        "A074", replayed, exchange(8, 8.0), with_settings(BARE, re.split(r" (?=[a-z_]+=)", words))
+    )
 
 
 def mixed() -> Traffic:
@@ -324,35 +416,62 @@ def test_every_field_has_an_effect(name: str) -> None:
 )
 def test_what_a_field_does_not_touch_stays(words: str) -> None:
     base, change = words.split("; ")
-    assert seconds(mixed(), beside(base)) == seconds(mixed(), beside(f"{base} {change}" if "network" not in base else change))
+    assert seconds(mixed(), beside(base)) == seconds(
+        mixed(), beside(f"{base} {change}" if "network" not in base else change)
+    )
 
 
 def test_a_network_keeps_its_node_where_one_bandwidth_is_asked_for() -> None:
     """Summit has two sockets with three GPUs each: one faster kind of wire changes neither."""
     whole = network_of(Setup(network="summit"), 2).made_of
-    for name, factor in (("inside_bandwidth", 2.0), ("link_bandwidth", 2.0), ("peer_bandwidth", 2.0)):
+    for name, factor in (
+        ("inside_bandwidth", 2.0),
+        ("link_bandwidth", 2.0),
+        ("peer_bandwidth", 2.0),
+    ):
         kind = name.split("_")[0]
         ends = {"inside": ("host", "host"), "link": ("gpu", "host"), "peer": ("gpu", "gpu")}[kind]
-        alike = [w for w in whole.wires if tuple(sorted(whole.parts[p].split()[0] for p in (w.source, w.target))) == ends]
+        alike = [
+            w
+            for w in whole.wires
+            if tuple(sorted(whole.parts[p].split()[0] for p in (w.source, w.target))) == ends
+        ]
         mine = [w for w in alike if (w.source == w.target) == (kind == "inside")]
         least = min(w.bandwidth for w in mine)
         found = network_of(replace(Setup(network="summit"), **{name: factor * least}), 2).made_of  # type: ignore[arg-type]
-        assert (found.parts, found.cards) == (whole.parts, whole.cards) and len(found.wires) == len(whole.wires)
+        assert (found.parts, found.cards) == (whole.parts, whole.cards) and len(found.wires) == len(
+            whole.wires
+        )
         for before, after in zip(whole.wires, found.wires, strict=True):
-            assert after.bandwidth == pytest.approx(before.bandwidth * (factor if before in mine else 1.0))
+            assert after.bandwidth == pytest.approx(
+                before.bandwidth * (factor if before in mine else 1.0)
+            )
     bare = network_of(Setup(network="summit", peer_bandwidth=0.0), 2).made_of
     assert len(bare.wires) < len(whole.wires) and bare.parts == whole.parts
-    own = network_of(Setup(network="summit", ranks_per_node=8, inside_bandwidth=1e9, link_bandwidth=1e9, peer_bandwidth=1e9), 2).made_of
+    own = network_of(
+        Setup(
+            network="summit",
+            ranks_per_node=8,
+            inside_bandwidth=1e9,
+            link_bandwidth=1e9,
+            peer_bandwidth=1e9,
+        ),
+        2,
+    ).made_of
     assert len(own.parts_of("gpu")) == 8, "all three of them: a node of its own"
     assert len(network_of(Setup(network="summit", cards="node"), 2).made_of.cards) == 1
     each = network_of(Setup(network="summit", cards="gpu"), 2).made_of
-    assert [each.parts[c] for c in each.cards] == ["host 0"] * 3 + ["host 1"] * 3 and len(each.parts_of("seat")) == 12
+    assert [each.parts[c] for c in each.cards] == ["host 0"] * 3 + ["host 1"] * 3 and len(
+        each.parts_of("seat")
+    ) == 12
 
 
 def test_one_gpu_a_rank_is_never_shared_however_many_there_are() -> None:
     many = exchange(128, 8.0)
     wide = replace(BARE, path="host", ranks_per_node=128)
-    assert seconds(many, wide) == pytest.approx(seconds(many, replace(wide, ranks_per_node=64)), rel=1e-3)
+    assert seconds(many, wide) == pytest.approx(
+        seconds(many, replace(wide, ranks_per_node=64)), rel=1e-3
+    )
 
 
 def test_a_card_a_gpu_serves_host_copies_too() -> None:
@@ -360,30 +479,47 @@ def test_a_card_a_gpu_serves_host_copies_too() -> None:
     for path in ("host", "hostcopy"):
         dealt = with_settings(BARE, [f"path={path}", "ranks_per_node=2", "mapping=round robin"])
         one, two = seconds(four, dealt), seconds(four, replace(dealt, cards="gpu"))
-        assert one - two == pytest.approx(1e7 / 12.5e9, rel=0.01), "two messages behind one card, or one behind each"
+        assert one - two == pytest.approx(1e7 / 12.5e9, rel=0.01), (
+            "two messages behind one card, or one behind each"
+        )
 
 
-def test_a_machine_made_in_python_stands_for_its_network_with_its_own_copies(tmp_path: Path) -> None:
+def test_a_machine_made_in_python_stands_for_its_network_with_its_own_copies(
+    tmp_path: Path,
+) -> None:
     lassen, gh200 = tb.Machine.load("lassen"), tb.Machine.load("gh200")
     named, given = Setup(network="lassen"), Setup(network=lassen)
     assert given.paid == named.paid and given.as_dict() == named.as_dict()
-    assert network_of(given, 2) == network_of(named, 2) and network_of(Setup(network=gh200), 2) == network_of(Setup(network="alps"), 2)
+    assert network_of(given, 2) == network_of(named, 2) and network_of(
+        Setup(network=gh200), 2
+    ) == network_of(Setup(network="alps"), 2)
     slow = lassen.with_parameters(
-        {f"link.{way}.latency": tb.Parameter(1e-3, 0.0, "s", "assumption", "this test") for way in ("h2d", "d2h")}
+        {
+            f"link.{way}.latency": tb.Parameter(1e-3, 0.0, "s", "assumption", "this test")
+            for way in ("h2d", "d2h")
+        }
     )
     traffic = exchange(2, 1e6)
     assert Setup(network=slow).paid.copy_latency == 1e-3
     assert seconds(traffic, Setup(network=slow)) > seconds(traffic, named) + 1e-3
     refused("A050", network_of, Setup(network=replace(gh200, name="its-own")), 2)
-    (tmp_path / "ring.goal").write_text("num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0\n}\n", encoding="utf-8")
+    (tmp_path / "ring.goal").write_text(
+        "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0\n}\n", encoding="utf-8"
+    )
     machines = [lassen, replace(gh200, name="alps")]
-    swept = tb.sweep(tb.Study("far", MESSAGES, {"ring": tmp_path / "ring.goal"}, axes={"network": machines}), Serial())
+    swept = tb.sweep(
+        tb.Study("far", MESSAGES, {"ring": tmp_path / "ring.goal"}, axes={"network": machines}),
+        Serial(),
+    )
     assert [row["network"] for row in swept.rows()] == ["lassen", "alps"] and not swept.failed
 
 
 def test_a_placement_with_gaps_keeps_the_numbers_of_its_nodes(tmp_path: Path) -> None:
     (tmp_path / "where.txt").write_text("5\n0\n", encoding="utf-8")
-    found = replayed(exchange(2, 1e6), replace(BARE, path="host", mapping=str(tmp_path / "where.txt"), topology="torus"))
+    found = replayed(
+        exchange(2, 1e6),
+        replace(BARE, path="host", mapping=str(tmp_path / "where.txt"), topology="torus"),
+    )
     assert found.node.tolist() == [5, 0] and found.network.hosts == 6
     assert found.row.between_bytes == 2e6 and found.row.inside_bytes == 0
 
@@ -399,8 +535,15 @@ def test_a_real_run_on_three_shapes(shared: Path) -> None:
         host, copied, direct = (found.row(each, p) for p in PATHS)
         assert host.seconds <= copied.seconds and host.seconds <= direct.seconds
         assert copied.nodes == -(-4 // each)
-        assert found.gain(each) == pytest.approx(copied.communication_seconds / direct.communication_seconds - 1)
-    assert found.row(4, "host").card_bytes == 0 < found.row(2, "host").card_bytes <= found.row(1, "host").card_bytes
+        assert found.gain(each) == pytest.approx(
+            copied.communication_seconds / direct.communication_seconds - 1
+        )
+    assert (
+        found.row(4, "host").card_bytes
+        == 0
+        < found.row(2, "host").card_bytes
+        <= found.row(1, "host").card_bytes
+    )
     for several in ([0], [10**30], []):
         refused("A074", paths, traffic, ranks_per_node=several)
 
@@ -409,10 +552,17 @@ def test_a_circle_is_told_by_ranks_calls_and_times() -> None:
     """Two ranks send 100 B head-on: fine while eager, which they never are from device memory."""
     first, then = np.array([0, 2]), np.array([3, 1])
     head_on = Messages(first, first, then, then, np.full(2, -1), np.full(2, 100.0))
-    own = {"call": np.array([1, 0, 1, 0]), "calls": ("recv", "send"), "start_seconds": np.array([0.5, 0.6, 0.25, 0.7])}
-    made = Traffic(2, np.array([0, 0, 1, 1]), np.zeros(4), np.zeros(4), np.zeros(2), head_on, (), 1.0, 0, **own)
+    own = {
+        "call": np.array([1, 0, 1, 0]),
+        "calls": ("recv", "send"),
+        "start_seconds": np.array([0.5, 0.6, 0.25, 0.7]),
+    }
+    made = Traffic(
+        2, np.array([0, 0, 1, 1]), np.zeros(4), np.zeros(4), np.zeros(2), head_on, (), 1.0, 0, **own
+    )
     stuck = replayed(made, Setup(path="gpudirect")).row.stuck
     assert stuck.startswith(
-        "process 0 -> 1 -> 0: rank 0 in send (its call 1, recorded at 0.5 s); rank 1 in send (its call 1, recorded at 0.25 s)"
+        "process 0 -> 1 -> 0: rank 0 in send (its call 1, recorded at 0.5 s); rank 1 in send "
+        "(its call 1, recorded at 0.25 s)"
     )
     assert replayed(made, Setup()).row.stuck == ""

@@ -27,13 +27,21 @@ per_switch = 4
 
 def test_all_networks(turnbuckle: Run) -> None:
     ran = turnbuckle("model", "fabric")
-    assert ran.code == 0 and all(f"\n{name} " in f"\n{ran.out}" for name in bundled()) and "Lassen as simulated" in ran.out
+    assert (
+        ran.code == 0
+        and all(f"\n{name} " in f"\n{ran.out}" for name in bundled())
+        and "Lassen as simulated" in ran.out
+    )
     about = document(turnbuckle("model", "fabric", "--format", "json"))
     assert [n["name"] for n in about["networks"]] == bundled()
     lassen = about["networks"][bundled().index("lassen")]
-    assert lassen["injection_bandwidth"] / lassen["bisection_bandwidth"] == 1.5 and lassen["gpus"] == 4
+    assert (
+        lassen["injection_bandwidth"] / lassen["bisection_bandwidth"] == 1.5 and lassen["gpus"] == 4
+    )
     lines = turnbuckle("model", "fabric", "--format", "csv").out.splitlines()
-    assert len(lines) == 1 + len(bundled()) and lines[0].startswith("name,title,machine,nodes,gpus,cards,bandwidth,shape")
+    assert len(lines) == 1 + len(bundled()) and lines[0].startswith(
+        "name,title,machine,nodes,gpus,cards,bandwidth,shape"
+    )
     checked = turnbuckle("model", "fabric", "--check").out
     assert all(f"{name}  " in checked for name in bundled())
 
@@ -47,7 +55,12 @@ def test_one_network(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch, name: str
     assert "…" not in ran.out and "all at once" in ran.out and "longest route" in ran.out
     assert max(len(line.rstrip()) for line in ran.out.splitlines()) <= 80
     about = document(turnbuckle("model", "fabric", name, "--format", "json"))
-    assert about["schema_version"] == 2 and about["facts"] and all(f["source"] for f in about["facts"]) and not about["idle_wires"]
+    assert (
+        about["schema_version"] == 2
+        and about["facts"]
+        and all(f["source"] for f in about["facts"])
+        and not about["idle_wires"]
+    )
     assert not any(p.startswith("share") for p in about["node"]["parts"])
 
 
@@ -72,25 +85,46 @@ def test_ways_and_sharing(turnbuckle: Run) -> None:
 def test_a_file_of_ones_own(turnbuckle: Run, tmp_path: Path) -> None:
     (tmp_path / "ours.toml").write_text(OURS, encoding="utf-8")
     ran = turnbuckle("model", "fabric", "ours.toml", "--nodes", "8")
-    assert ran.code == 0 and "a [bold]test[/bold]" in ran.out and "8 nodes, 8 NICs" in ran.out and "8 GB/s" in ran.out
+    assert (
+        ran.code == 0
+        and "a [bold]test[/bold]" in ran.out
+        and "8 nodes, 8 NICs" in ran.out
+        and "8 GB/s" in ran.out
+    )
     assert "ours  8 numbers, 0 remarks" in turnbuckle("model", "fabric", "ours.toml", "--check").out
     about = document(turnbuckle("model", "fabric", "ours.toml", "--nodes", "8", "--format", "json"))
-    assert about["nodes"] == 8 and about["provenance"]["inputs"][0]["file"] == "ours.toml" and about["remarks"] == []
+    assert (
+        about["nodes"] == 8
+        and about["provenance"]["inputs"][0]["file"] == "ours.toml"
+        and about["remarks"] == []
+    )
 
 
 def test_files_that_say_little(turnbuckle: Run, tmp_path: Path) -> None:
     """No node, a torus; a node without GPUs."""
     head = OURS.split("[node")[0]
-    (tmp_path / "bare.toml").write_text(f'{head}[network.shape]\nkind = "torus"\ndims = [4, 4]\n', encoding="utf-8")
+    (tmp_path / "bare.toml").write_text(
+        f'{head}[network.shape]\nkind = "torus"\ndims = [4, 4]\n', encoding="utf-8"
+    )
     ran = turnbuckle("model", "fabric", "bare.toml", "--nodes", "16")
-    assert ran.code == 0 and "torus, 4 x 4, 1 card a router" in ran.out and "longest route 6 links, 3 us" in ran.out
+    assert (
+        ran.code == 0
+        and "torus, 4 x 4, 1 card a router" in ran.out
+        and "longest route 6 links, 3 us" in ran.out
+    )
     assert "96 links between nodes and 16 wires inside" in ran.out and "one part each" in ran.out
     node = (
-        '[node]\nparts = ["host 0", "host 1"]\ncards = ["host 0"]\n[[node.wires]]\nbetween = ["host 0", "host 1"]\nbandwidth = "20 GB/s"\n'
+        '[node]\nparts = ["host 0", "host 1"]\ncards = ["host 0"]\n[[node.wires]]\n'
+        'between = ["host 0", "host 1"]\nbandwidth = "20 GB/s"\n'
     )
     (tmp_path / "cpu.toml").write_text(head + node, encoding="utf-8")
     ran = turnbuckle("model", "fabric", "cpu.toml")
-    assert ran.code == 0 and "every host to another node" in ran.out and "GPU" not in ran.out and "longest route" not in ran.out
+    assert (
+        ran.code == 0
+        and "every host to another node" in ran.out
+        and "GPU" not in ran.out
+        and "longest route" not in ran.out
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +141,9 @@ def test_files_that_say_little(turnbuckle: Run, tmp_path: Path) -> None:
         (("binary.toml",), "A061"),
     ],
 )
-def test_questions_that_cannot_be(turnbuckle: Run, tmp_path: Path, words: tuple[str, ...], code: str) -> None:
+def test_questions_that_cannot_be(
+    turnbuckle: Run, tmp_path: Path, words: tuple[str, ...], code: str
+) -> None:
     (tmp_path / "bad.toml").write_text(OURS.replace("per_switch", "per_swich"), encoding="utf-8")
     (tmp_path / "binary.toml").write_bytes(bytes(range(256)))
     ran = turnbuckle("model", "fabric", *words)

@@ -47,12 +47,18 @@ def packed(layout: str, arguments: Sequence[Any], statuses: bool = True) -> byte
         if letter in "ihbq":
             out += struct.pack(">" + {"i": "i", "h": "H", "b": "B", "q": "q"}[letter], value)
         elif letter in "aHB":
-            out += struct.pack(f">i{len(value)}" + {"a": "i", "H": "H", "B": "B"}[letter], len(value), *value)
+            out += struct.pack(
+                f">i{len(value)}" + {"a": "i", "H": "H", "B": "B"}[letter], len(value), *value
+            )
         elif letter == "s":
             if statuses:
-                out += struct.pack(">i", len(value)) + b"".join(struct.pack(">iiBBi", n, s, 0, 0, t) for n, s, t in value)
+                out += struct.pack(">i", len(value)) + b"".join(
+                    struct.pack(">iiBBi", n, s, 0, 0, t) for n, s, t in value
+                )
         elif letter == "A":
-            out += struct.pack(">i", len(value)) + b"".join(struct.pack(f">i{len(v)}i", len(v), *v) for v in value)
+            out += struct.pack(">i", len(value)) + b"".join(
+                struct.pack(f">i{len(v)}i", len(v), *v) for v in value
+            )
         else:
             texts = [value] if letter == "c" else value
             out += b"" if letter == "c" else struct.pack(">i", len(texts))
@@ -65,15 +71,32 @@ def one_call(name: str, start: int, end: int, arguments: Sequence[Any], mask: in
     head = struct.pack(">HB", NUMBER[name], mask)
     head += struct.pack(">H", 0) if mask & 0x40 else b""
     head += struct.pack(">HIHI", 0, 0, 0, 0) if mask & 4 else b""
-    head += struct.pack(">HIHI", times[0] & 0xFFFF, times[1], times[2] & 0xFFFF, times[3]) if mask & 8 else b""
+    head += (
+        struct.pack(">HIHI", times[0] & 0xFFFF, times[1], times[2] & 0xFFFF, times[3])
+        if mask & 8
+        else b""
+    )
     return head + packed(CALLS[NUMBER[name]][1], arguments, bool(mask & 3))
 
 
-def one_rank(calls: Sequence[Call], offset: int = 0, version: tuple[int, int, int] = (8, 1, 0), mask: int = 0x4F) -> bytes:
+def one_rank(
+    calls: Sequence[Call],
+    offset: int = 0,
+    version: tuple[int, int, int] = (8, 1, 0),
+    mask: int = 0x4F,
+) -> bytes:
     body = b"".join(one_call(*call, mask) for call in calls)
     out = MAGIC + struct.pack(">ii", 0, offset) + body + struct.pack(">H", END)
     header = len(out)
-    out += bytes(version) + struct.pack(">q", 1_500_000_000) + struct.pack(">H", 4) + b"node" + struct.pack(">H", 4) + b"user" + bytes(8)
+    out += (
+        bytes(version)
+        + struct.pack(">q", 1_500_000_000)
+        + struct.pack(">H", 4)
+        + b"node"
+        + struct.pack(">H", 4)
+        + b"user"
+        + bytes(8)
+    )
     footer = len(out)
     out += struct.pack(">Q", 0xF007FEE7) + bytes(8 * (len(CALLS) + 1))
     sizes = len(out)
@@ -81,11 +104,17 @@ def one_rank(calls: Sequence[Call], offset: int = 0, version: tuple[int, int, in
     return out + MAGIC + struct.pack(">7Q", sizes, 0, 0, header, 8, footer, 0)
 
 
-def written(folder: Path, ranks: Sequence[Sequence[Call]], offsets: Sequence[int] = (), **options: Any) -> Path:
+def written(
+    folder: Path, ranks: Sequence[Sequence[Call]], offsets: Sequence[int] = (), **options: Any
+) -> Path:
     for n, calls in enumerate(ranks):
-        (folder / f"run-{n:04d}.bin").write_bytes(one_rank(calls, offsets[n] if offsets else 0, **options))
+        (folder / f"run-{n:04d}.bin").write_bytes(
+            one_rank(calls, offsets[n] if offsets else 0, **options)
+        )
     meta = folder / "run.meta"
-    meta.write_text(f"hostname=secret\nnumprocs={len(ranks)}\nfileprefix=run\nversion=8\n", encoding="utf-8")
+    meta.write_text(
+        f"hostname=secret\nnumprocs={len(ranks)}\nfileprefix=run\nversion=8\n", encoding="utf-8"
+    )
     return meta
 
 
@@ -104,25 +133,41 @@ def exchange(me: int, count: int = 3) -> list[Call]:
     ]
 
 
-def reading(folder: Path, ranks: Sequence[Sequence[Call]], offsets: Sequence[int] = (), **options: Any) -> Trace:
+def reading(
+    folder: Path, ranks: Sequence[Sequence[Call]], offsets: Sequence[int] = (), **options: Any
+) -> Trace:
     return read(written(folder, ranks, offsets, **options), use_cache=False)
 
 
 def test_a_ring_and_its_sizes(tmp_path: Path) -> None:
     trace = reading(tmp_path, [exchange(me) for me in range(3)])
     said = traffic(trace)
-    assert said is not None and said["ranks"] == 3 and said["collectives"] == {"ALLREDUCE": 3, "BARRIER": 3}
-    assert said["sends"] == {"count": 3, "bytes": 240} and said["messages"] == {"matched": 3, "unmatched": 0}
+    assert (
+        said is not None
+        and said["ranks"] == 3
+        and said["collectives"] == {"ALLREDUCE": 3, "BARRIER": 3}
+    )
+    assert said["sends"] == {"count": 3, "bytes": 240} and said["messages"] == {
+        "matched": 3,
+        "unmatched": 0,
+    }
     calls = named(trace)
-    assert calls.filter(pl.col("text") == "MPI_Isend", pl.col("rank") == 1).select("partner", "tag", "size_bytes", "request").row(0) == (
+    assert calls.filter(pl.col("text") == "MPI_Isend", pl.col("rank") == 1).select(
+        "partner", "tag", "size_bytes", "request"
+    ).row(0) == (
         2,
         7,
         80,
         3,
     )
     assert calls.filter(pl.col("text") == "MPI_Allreduce")["size_bytes"].to_list() == [24] * 3
-    assert trace.facts["product_version"] == "DUMPI 8.1.0" and trace.facts["session_start_utc_ns"] == 15 * 10**17
-    assert set(codes(trace)) == {"P119", "P123", "P130"} and not any("secret" in t for t in trace.names)
+    assert (
+        trace.facts["product_version"] == "DUMPI 8.1.0"
+        and trace.facts["session_start_utc_ns"] == 15 * 10**17
+    )
+    assert set(codes(trace)) == {"P119", "P123", "P130"} and not any(
+        "secret" in t for t in trace.names
+    )
     replayed = recorded(build(trace))
     assert replayed.unmatched == 0 and replayed.rounds[0].block_bytes.tolist() == [8.0]
 
@@ -147,7 +192,9 @@ def test_files_beyond_the_set_are_not_left_out_in_silence(tmp_path: Path) -> Non
     assert "run-0001.bin and run-1.bin" in refused("P034", read, meta, use_cache=False).found
 
 
-@pytest.mark.parametrize(("content", "words"), [(b"", "an empty file"), (b"\0" * 99, "no DUMPI file")])
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"", "an empty file"), (b"\0" * 99, "no DUMPI file")]
+)
 def test_a_file_of_the_set_that_is_none(tmp_path: Path, content: bytes, words: str) -> None:
     meta = written(tmp_path, [exchange(me) for me in range(3)])
     (tmp_path / "run-0001.bin").write_bytes(content)
@@ -162,12 +209,18 @@ def test_wildcards_are_told_by_their_status(tmp_path: Path) -> None:
         ("Irecv", 3100, 3200, [4, INT, -1, 6, WORLD, 5]),
         ("Wait", 3300, 4000, [5, ()]),
     ]
-    other: list[Call] = [("Send", 1000 * n, 1000 * n + 50, [4, INT, 0, tag, WORLD]) for n, tag in ((1, 9), (2, 8), (3, 6))]
+    other: list[Call] = [
+        ("Send", 1000 * n, 1000 * n + 50, [4, INT, 0, tag, WORLD])
+        for n, tag in ((1, 9), (2, 8), (3, 6))
+    ]
     trace = reading(tmp_path, [one, other])
     got = named(trace).filter(pl.col("kind") == 0, pl.col("rank") == 0)
     assert got.select("partner", "tag").rows() == [(1, 9), (1, 8), (-1, 6)]
     # without a status the profile finds the one stream that can feed it
-    assert codes(trace)["P155"] == 1 and traffic(trace)["messages"] == {"matched": 3, "unmatched": 0}  # type: ignore[index]
+    assert codes(trace)["P155"] == 1 and traffic(trace)["messages"] == {
+        "matched": 3,
+        "unmatched": 0,
+    }  # type: ignore[index]
 
 
 def test_tests_complete_only_what_they_say(tmp_path: Path) -> None:
@@ -183,7 +236,10 @@ def test_tests_complete_only_what_they_say(tmp_path: Path) -> None:
         ("Startall", 800, 810, [3, (7, 8, 9)]),
         ("Waitall", 820, 830, [3, (7, 8, 9), ()]),
     ]
-    other: list[Call] = [("Send", 150, 160, [1, INT, 0, 1, WORLD]), ("Sendrecv", 600, 700, [3, INT, 0, 2, 1, INT, 0, 2, WORLD, ()])]
+    other: list[Call] = [
+        ("Send", 150, 160, [1, INT, 0, 1, WORLD]),
+        ("Sendrecv", 600, 700, [3, INT, 0, 2, 1, INT, 0, 2, WORLD, ()]),
+    ]
     trace = reading(tmp_path, [one, other])
     waits = named(trace).filter(pl.col("kind") == 2)
     assert waits.select("text", "request").rows() == [
@@ -197,7 +253,9 @@ def test_tests_complete_only_what_they_say(tmp_path: Path) -> None:
     ]
     assert codes(trace)["P141"] == 3
     halves = named(trace).filter(pl.col("text") == "MPI_Sendrecv", pl.col("rank") == 0)
-    assert (halves["end_ns"] - halves["start_ns"]).to_list() == [0, 100] and halves["size_bytes"].to_list() == [4, 12]
+    assert (halves["end_ns"] - halves["start_ns"]).to_list() == [0, 100] and halves[
+        "size_bytes"
+    ].to_list() == [4, 12]
 
 
 def test_collectives_of_every_kind_count_as_score_p_does(tmp_path: Path) -> None:
@@ -219,13 +277,31 @@ def test_collectives_of_every_kind_count_as_score_p_does(tmp_path: Path) -> None
             ("Scan", [2, INT, 3, WORLD]),
             ("Exscan", [2, INT, 3, WORLD]),
         ]
-        return [(name, 100 * n, 100 * n + 50, arguments) for n, (name, arguments) in enumerate(given_, 1)]
+        return [
+            (name, 100 * n, 100 * n + 50, arguments)
+            for n, (name, arguments) in enumerate(given_, 1)
+        ]
 
     trace = reading(tmp_path, [calls(0), calls(1)])
-    sizes = {(t, r): (s, g) for t, r, s, g in named(trace).select("text", "rank", "size_bytes", "receive_bytes").iter_rows()}
-    assert sizes["MPI_Bcast", 0] == (0, 8) and sizes["MPI_Bcast", 1] == (16, 8) and sizes["MPI_Reduce", 1] == (8, 16)
-    assert sizes["MPI_Gather", 1] == (8, 16) and sizes["MPI_Scatter", 1] == (16, 8) and sizes["MPI_Gatherv", 1] == (8, 16)
-    assert sizes["MPI_Scatterv", 0] == (0, 8) and sizes["MPI_Alltoallv", 0] == sizes["MPI_Alltoallw", 0] == (16, 16)
+    sizes = {
+        (t, r): (s, g)
+        for t, r, s, g in named(trace)
+        .select("text", "rank", "size_bytes", "receive_bytes")
+        .iter_rows()
+    }
+    assert (
+        sizes["MPI_Bcast", 0] == (0, 8)
+        and sizes["MPI_Bcast", 1] == (16, 8)
+        and sizes["MPI_Reduce", 1] == (8, 16)
+    )
+    assert (
+        sizes["MPI_Gather", 1] == (8, 16)
+        and sizes["MPI_Scatter", 1] == (16, 8)
+        and sizes["MPI_Gatherv", 1] == (8, 16)
+    )
+    assert sizes["MPI_Scatterv", 0] == (0, 8) and sizes["MPI_Alltoallv", 0] == sizes[
+        "MPI_Alltoallw", 0
+    ] == (16, 16)
     replayed = recorded(build(trace))
     assert replayed.unmatched == 0
     assert {b for r in replayed.rounds for b in r.block_bytes.tolist()} == {8.0}
@@ -240,15 +316,29 @@ def test_types_that_the_program_makes(tmp_path: Path) -> None:
         ("Type_create_subarray", 50, 51, [2, (9, 9), (2, 3), (0, 0), 1, INT, 44]),
         ("Type_create_resized", 60, 61, [INT, 0, 64, 45]),
         ("Type_size", 70, 71, [46, 123]),
-        *((("Send", 100 + k, 101 + k, [2, kind, 1, 1, WORLD])) for k, kind in enumerate((40, 41, 42, 43, 44, 45, 46, 47))),
+        *(
+            (("Send", 100 + k, 101 + k, [2, kind, 1, 1, WORLD]))
+            for k, kind in enumerate((40, 41, 42, 43, 44, 45, 46, 47))
+        ),
     ]
     trace = reading(tmp_path, [calls, [("Barrier", 1, 2, [WORLD])]])
-    assert named(trace).filter(pl.col("kind") == 0)["size_bytes"].to_list() == [24, 240, 24, 56, 48, 8, 246, None]
+    assert named(trace).filter(pl.col("kind") == 0)["size_bytes"].to_list() == [
+        24,
+        240,
+        24,
+        56,
+        48,
+        8,
+        246,
+        None,
+    ]
     assert codes(trace)["A351"] == 1
 
 
 def test_communicators_are_brought_together_across_ranks(tmp_path: Path) -> None:
-    """Handles differ from rank to rank; the even and the odd half each have their own sums, in the order of the key."""
+    """Handles differ from rank to rank; the even and the odd half each have their own sums, in the
+    order of the key.
+    """
 
     def calls(me: int) -> list[Call]:
         handle = 10 + me
@@ -256,7 +346,12 @@ def test_communicators_are_brought_together_across_ranks(tmp_path: Path) -> None
         return [
             ("Comm_split", 100, 110, [WORLD, me % 2, -me, handle]),
             ("Allreduce", 200, 210, [1, INT, 3, handle]),
-            ("Send" if me == 0 else "Recv", 300, 310, [1, INT, 0 if me == 0 else 1, 1, handle, *([] if me == 0 else [()])])
+            (
+                "Send" if me == 0 else "Recv",
+                300,
+                310,
+                [1, INT, 0 if me == 0 else 1, 1, handle, *([] if me == 0 else [()])],
+            )
             if me in (0, 2)
             else ("Wtime", 300, 301, []),
             ("Comm_group", 400, 401, [WORLD, group]),
@@ -266,10 +361,18 @@ def test_communicators_are_brought_together_across_ranks(tmp_path: Path) -> None
         ]
 
     trace = reading(tmp_path, [calls(me) for me in range(4)])
-    members = trace.mpi_communicators.sort("communicator", "local_rank").group_by("communicator", maintain_order=True).agg("rank")
+    members = (
+        trace.mpi_communicators.sort("communicator", "local_rank")
+        .group_by("communicator", maintain_order=True)
+        .agg("rank")
+    )
     assert sorted(members["rank"].to_list()) == [[0, 1, 2, 3], [2, 0], [3, 1], [3, 2, 1]]
     said = traffic(trace)
-    assert said is not None and said["messages"] == {"matched": 1, "unmatched": 0} and "P144" not in codes(trace)
+    assert (
+        said is not None
+        and said["messages"] == {"matched": 1, "unmatched": 0}
+        and "P144" not in codes(trace)
+    )
     assert recorded(build(trace)).unmatched == 0
 
 
@@ -280,34 +383,54 @@ def test_groups_and_grids() -> None:
     world = ("comm", 0)
     incl = ("group_incl", world, (2, 0), 1)
     both = ("group_union", incl, ("group_excl", world, (0, 2), 1), 9)
-    assert made(*([Making("comm_create", 0, True, both)] for _ in range(3))) == [[0, 1, 2], [2, 0, 1]]
-    assert made(*([Making("comm_create", 0, True, ("group_incl", world, (5,), 1))] for _ in range(3))) == [[0, 1, 2]]
-    assert made(*([Making("cart_create", 0, True, ((2, 1), False))] for _ in range(2))) == [[0, 1], [0, 1]]
+    assert made(*([Making("comm_create", 0, True, both)] for _ in range(3))) == [
+        [0, 1, 2],
+        [2, 0, 1],
+    ]
+    assert made(
+        *([Making("comm_create", 0, True, ("group_incl", world, (5,), 1))] for _ in range(3))
+    ) == [[0, 1, 2]]
+    assert made(*([Making("cart_create", 0, True, ((2, 1), False))] for _ in range(2))) == [
+        [0, 1],
+        [0, 1],
+    ]
     # reordered ranks are known only where the program asked for them
     turned = [[Making("cart_create", 0, True, ((2,), True))] for _ in range(2)]
     assert made(*turned, said=[{2: 1}, {2: 0}]) == [[0, 1], [1, 0]] and made(*turned) == [[0, 1]]
     # children of different calls are not one communicator
-    assert made([Making("comm_dup", 0, True, None)], [Making("comm_split", 0, True, (0, 0))]) == [[0, 1]]
+    assert made([Making("comm_dup", 0, True, None)], [Making("comm_split", 0, True, (0, 0))]) == [
+        [0, 1]
+    ]
 
 
 def test_clocks_that_contradict_are_shifted(tmp_path: Path) -> None:
-    """Each rank has its own clock, seconds apart; the ring and its barrier bring them together again."""
+    """Each rank has its own clock, seconds apart; the ring and its barrier bring them together
+    again.
+    """
     plain = named(reading(tmp_path, [exchange(me) for me in range(3)]))
     trace = reading(tmp_path, [exchange(me) for me in range(3)], offsets=(5, 700_000, 20))
     counts = codes(trace)
     assert counts["P145"] == 2 and not {"P146", "P149"} & set(counts)
     mine = named(trace)
     for rank in range(3):
-        was, now = (f.filter(pl.col("rank") == rank).sort("start_ns")["start_ns"].to_numpy() for f in (plain, mine))
+        was, now = (
+            f.filter(pl.col("rank") == rank).sort("start_ns")["start_ns"].to_numpy()
+            for f in (plain, mine)
+        )
         assert np.ptp(now - was) == 0, "a shift is one number a rank"
-    shift = mine.sort("rank", "start_ns")["start_ns"].to_numpy() - plain.sort("rank", "start_ns")["start_ns"].to_numpy()
+    shift = (
+        mine.sort("rank", "start_ns")["start_ns"].to_numpy()
+        - plain.sort("rank", "start_ns")["start_ns"].to_numpy()
+    )
     assert np.abs(shift - shift[0]).max() < 1000, "within the length of the barrier"
     assert build(trace).seconds < 2e-5
 
 
 def test_clocks_that_drift_are_shifted_as_well_as_can_be(tmp_path: Path) -> None:
     one: list[Call] = [("Barrier", t, t + 10, [WORLD]) for t in (1000, 101_000, 201_000)]
-    other: list[Call] = [("Barrier", t + 5_000_000, t + 5_000_010, [WORLD]) for t in (1000, 103_000, 205_000)]
+    other: list[Call] = [
+        ("Barrier", t + 5_000_000, t + 5_000_010, [WORLD]) for t in (1000, 103_000, 205_000)
+    ]
     trace = reading(tmp_path, [one, other])
     assert codes(trace)["P145"] == 1
     starts = named(trace).sort("rank", "start_ns")["start_ns"].to_numpy().reshape(2, 3)
@@ -322,10 +445,20 @@ def test_any_constant_shifts_are_found_again(by: list[int]) -> None:
     come = np.arange(ranks) * 100
     left = come.max() + np.arange(ranks)
     thread = (np.arange(ranks) + 1 << 24) | 1
-    columns = {"start_ns": come + by, "end_ns": left + by, "thread": thread, "kind": [1] * ranks, "communicator": [1] * ranks}
-    columns |= dict.fromkeys(("name", "size_bytes"), [0] * ranks) | dict.fromkeys(("partner", "tag", "request"), [None] * ranks)
+    columns = {
+        "start_ns": come + by,
+        "end_ns": left + by,
+        "thread": thread,
+        "kind": [1] * ranks,
+        "communicator": [1] * ranks,
+    }
+    columns |= dict.fromkeys(("name", "size_bytes"), [0] * ranks) | dict.fromkeys(
+        ("partner", "tag", "request"), [None] * ranks
+    )
     mpi = pl.DataFrame(columns)
-    members = pl.DataFrame({"rank": range(ranks), "communicator": [1] * ranks, "local_rank": range(ranks)})
+    members = pl.DataFrame(
+        {"rank": range(ranks), "communicator": [1] * ranks, "local_rank": range(ranks)}
+    )
     mpi = mpi.with_columns(pl.col("partner", "tag", "request").cast(pl.Int64))
     found_ = shifts(mpi, members, pl.Series(["MPI_Barrier"]), ranks)
     start, end = mpi["start_ns"].to_numpy() + found_.by, mpi["end_ns"].to_numpy() + found_.by
@@ -337,7 +470,9 @@ def test_clocks_that_nothing_ties_may_be_too_far_apart(tmp_path: Path) -> None:
     refused("P018", reading, tmp_path, [lone, lone], offsets=(0, 20_000_000))
 
 
-def test_a_file_that_the_disk_does_not_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_the_disk_does_not_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(path: Path, **options: Any) -> Trace:
         raise OSError("input/output error")
 
@@ -348,16 +483,24 @@ def test_a_file_that_the_disk_does_not_give(tmp_path: Path, monkeypatch: pytest.
 
 def test_seconds_that_wrap_go_on(tmp_path: Path) -> None:
     late = 65_530 * 10**9
-    calls: list[Call] = [("Barrier", late + n * 4 * 10**9, late + n * 4 * 10**9 + 10, [WORLD]) for n in range(4)]
+    calls: list[Call] = [
+        ("Barrier", late + n * 4 * 10**9, late + n * 4 * 10**9 + 10, [WORLD]) for n in range(4)
+    ]
     trace = reading(tmp_path, [calls, calls])
-    assert named(trace).filter(pl.col("rank") == 0)["start_ns"].diff().drop_nulls().to_list() == [4 * 10**9] * 3
+    assert (
+        named(trace).filter(pl.col("rank") == 0)["start_ns"].diff().drop_nulls().to_list()
+        == [4 * 10**9] * 3
+    )
 
 
 def test_masks_leave_out_what_they_say(tmp_path: Path) -> None:
     full = reading(tmp_path, [exchange(me) for me in range(3)])
     for mask in (0x4B, 0x0B, 0x08):
         assert reading(tmp_path, [exchange(me) for me in range(3)], mask=mask).mpi.equals(full.mpi)
-    assert "wall" in refused("P033", reading, tmp_path, [exchange(me) for me in range(3)], mask=0x47).found
+    assert (
+        "wall"
+        in refused("P033", reading, tmp_path, [exchange(me) for me in range(3)], mask=0x47).found
+    )
 
 
 def test_every_known_layout_is_read_to_its_end() -> None:
@@ -396,11 +539,17 @@ def test_a_file_that_is_cut_off(tmp_path: Path, cut: int) -> None:
 
 
 def test_versions_and_calls_that_are_not_known(tmp_path: Path) -> None:
-    assert "dumpi2ascii" in refused("P033", reading, tmp_path, [exchange(0, 1)], version=(0, 6, 2)).fix
+    assert (
+        "dumpi2ascii" in refused("P033", reading, tmp_path, [exchange(0, 1)], version=(0, 6, 2)).fix
+    )
     place = tmp_path / "run-0000.bin"
     for number, says in ((NUMBER["Pcontrol"], "MPI_Pcontrol"), (9999, "9999")):
         data = one_rank([("Barrier", 1, 2, [WORLD])])
-        place.write_bytes(data.replace(struct.pack(">HB", NUMBER["Barrier"], 0x4F), struct.pack(">HB", number, 0x4F)))
+        place.write_bytes(
+            data.replace(
+                struct.pack(">HB", NUMBER["Barrier"], 0x4F), struct.pack(">HB", number, 0x4F)
+            )
+        )
         assert says in refused("P033", read, place, use_cache=False).found
     place.write_bytes(one_rank([]))
     refused("P007", read, place, use_cache=False)
@@ -408,7 +557,9 @@ def test_versions_and_calls_that_are_not_known(tmp_path: Path) -> None:
 
 @settings(max_examples=50)
 @given(data=st.data())
-def test_no_change_makes_anything_but_a_trace_or_a_coded_error(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_no_change_makes_anything_but_a_trace_or_a_coded_error(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("fuzz")
     written(folder, [exchange(me, 2) for me in range(2)])
     for n in range(2):
@@ -430,10 +581,15 @@ def test_no_change_makes_anything_but_a_trace_or_a_coded_error(data: st.DataObje
 @pytest.mark.parametrize("name", ["bgp_7rank", "naive_all_to_all_4rank_run0"])
 def test_real_sets(shared: Path, name: str) -> None:
     folder = shared / "traces" / "dumpi" / name
-    truth = json.loads((shared / "traces" / "truth.json").read_text(encoding="utf-8"))[f"dumpi/{name}"]["files"]["trace"]
+    truth = json.loads((shared / "traces" / "truth.json").read_text(encoding="utf-8"))[
+        f"dumpi/{name}"
+    ]["files"]["trace"]
     trace = read(next(folder.glob("*.meta")), use_cache=False)
     assert trace.facts["tables"] == truth["calls"] and trace.mpi_ranks.height == truth["ranks"]
     said = traffic(trace)
-    assert said is not None and said["messages"] == {"matched": truth["calls"]["MPI_Isend"], "unmatched": 0}
+    assert said is not None and said["messages"] == {
+        "matched": truth["calls"]["MPI_Isend"],
+        "unmatched": 0,
+    }
     assert set(codes(trace)) == {"P119", "P123", "P130"}
     assert recorded(build(trace)).unmatched == 0

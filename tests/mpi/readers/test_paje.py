@@ -32,23 +32,64 @@ from turnbuckle.trace.readers.parts.mpi_tables import carried, operation, sort_o
 EVENTS: dict[str, tuple[str, Sequence[str]]] = {
     "PajeDefineContainerType": ("0", ("Alias string", "Type string", "Name string")),
     "PajeDefineStateType": ("2", ("Alias string", "Type string", "Name string")),
-    "PajeDefineLinkType": ("4", ("Alias string", "Type string", "StartContainerType string", "EndContainerType string", "Name string")),
+    "PajeDefineLinkType": (
+        "4",
+        (
+            "Alias string",
+            "Type string",
+            "StartContainerType string",
+            "EndContainerType string",
+            "Name string",
+        ),
+    ),
     "PajeDefineEntityValue": ("5", ("Alias string", "Type string", "Name string", "Color color")),
-    "PajeCreateContainer": ("6", ("Time date", "Alias string", "Type string", "Container string", "Name string")),
+    "PajeCreateContainer": (
+        "6",
+        ("Time date", "Alias string", "Type string", "Container string", "Name string"),
+    ),
     "PajeDestroyContainer": ("7", ("Time date", "Type string", "Name string")),
     "PajeSetVariable": ("8", ("Time date", "Type string", "Container string", "Value double")),
     "PajeSetState": ("11", ("Time date", "Type string", "Container string", "Value string")),
-    "PajePushState": ("12", ("Time date", "Type string", "Container string", "Value string", "Size int")),
+    "PajePushState": (
+        "12",
+        ("Time date", "Type string", "Container string", "Value string", "Size int"),
+    ),
     "PajePopState": ("13", ("Time date", "Type string", "Container string")),
     "PajeResetState": ("14", ("Time date", "Type string", "Container string")),
     "PajeStartLink": (
         "15",
-        ("Time date", "Type string", "Container string", "Value string", "StartContainer string", "Key string", "Size int"),
+        (
+            "Time date",
+            "Type string",
+            "Container string",
+            "Value string",
+            "StartContainer string",
+            "Key string",
+            "Size int",
+        ),
     ),
-    "PajeEndLink": ("16", ("Time date", "Type string", "Container string", "Value string", "EndContainer string", "Key string")),
+    "PajeEndLink": (
+        "16",
+        (
+            "Time date",
+            "Type string",
+            "Container string",
+            "Value string",
+            "EndContainer string",
+            "Key string",
+        ),
+    ),
 }
-CALLS = {name: f"PMPI_{name.title()}" for name in ("send", "recv", "isend", "irecv", "wait", "init")}
-CALLS |= {"all": "PMPI_Waitall", "both": "PMPI_Sendrecv", "sum": "PMPI_Allreduce", "bar": "PMPI_Barrier", "cast": "PMPI_Bcast"}
+CALLS = {
+    name: f"PMPI_{name.title()}" for name in ("send", "recv", "isend", "irecv", "wait", "init")
+}
+CALLS |= {
+    "all": "PMPI_Waitall",
+    "both": "PMPI_Sendrecv",
+    "sum": "PMPI_Allreduce",
+    "bar": "PMPI_Barrier",
+    "cast": "PMPI_Bcast",
+}
 CALLS["work"] = "computing"
 
 
@@ -64,7 +105,9 @@ def ranks(count: int = 2) -> list[str]:
     return [f'6 0.0 {n + 1} 1 0 "rank-{n}"' for n in range(count)]
 
 
-def call(rank: int, word: str, start: float, end: float, *inside: str, size: str = "NA") -> list[str]:
+def call(
+    rank: int, word: str, start: float, end: float, *inside: str, size: str = "NA"
+) -> list[str]:
     return [f"12 {start:.9f} 2 {rank + 1} {word} {size}", *inside, f"13 {end:.9f} 2 {rank + 1}"]
 
 
@@ -85,7 +128,9 @@ def exchange() -> list[str]:
     out = [*ranks()]
     for me in (0, 1):
         key = f"{me + 1}_{2 - me}_7_{me + 1}"
-        out += call(me, "irecv", US, US, size="64") + call(me, "isend", US, US, starts(key, me, US), size="64")
+        out += call(me, "irecv", US, US, size="64") + call(
+            me, "isend", US, US, starts(key, me, US), size="64"
+        )
         out += call(me, "work", US, 5 * US)
     out += call(0, "all", 5 * US, 8 * US, ends("2_1_7_2", 0, 7 * US), size="2.0")
     out += call(1, "all", 5 * US, 9 * US, ends("1_2_7_1", 1, 8 * US), size="2.0")
@@ -110,14 +155,22 @@ def test_an_exchange_is_told_from_both_its_ends(tmp_path: Path) -> None:
     said = traffic(trace)
     assert said is not None and said["ranks"] == 2
     assert said["sends"] == {"count": 2, "bytes": 1024} and said["receives"] == {"count": 2}
-    assert said["messages"] == {"matched": 2, "unmatched": 0} and said["collectives"] == {"ALLREDUCE": 2}
+    assert said["messages"] == {"matched": 2, "unmatched": 0} and said["collectives"] == {
+        "ALLREDUCE": 2
+    }
     calls = named(trace)
     sent = calls.filter(pl.col("text") == "PMPI_Isend").sort("rank")
-    assert sent["partner"].to_list() == [1, 0] and sent["tag"].to_list() == [7, 7] and sent["size_bytes"].to_list() == [512, 512]
+    assert (
+        sent["partner"].to_list() == [1, 0]
+        and sent["tag"].to_list() == [7, 7]
+        and sent["size_bytes"].to_list() == [512, 512]
+    )
     # a wait has a row for each request that it completes
     waits = calls.filter(pl.col("kind") == 2, pl.col("rank") == 0)
     begun = calls.filter(pl.col("kind") == 0, pl.col("rank") == 0)
-    assert waits["request"].sort().to_list() == begun["request"].sort().to_list() and waits["end_ns"].to_list() == [8000, 8000]
+    assert waits["request"].sort().to_list() == begun["request"].sort().to_list() and waits[
+        "end_ns"
+    ].to_list() == [8000, 8000]
     # an element of the messages has 8 bytes; two ranks of 8 bytes each way
     assert calls.filter(pl.col("kind") == 1)["size_bytes"].to_list() == [16, 16]
     assert codes(trace)["A350"] == 2 and codes(trace)["P119"] == 1 and "P153" not in codes(trace)
@@ -134,7 +187,10 @@ def test_fields_are_read_by_the_header_and_not_by_their_place(tmp_path: Path) ->
     text = []
     for name, (number, fields) in EVENTS.items():
         turned[number], numbers[number] = list(reversed(range(len(fields)))), f"9{number}"
-        text += [f"%EventDef  {name}   9{number}", *(f"%{f.replace('StartContainer ', 'SourceContainer ')}" for f in reversed(fields))]
+        text += [
+            f"%EventDef  {name}   9{number}",
+            *(f"%{f.replace('StartContainer ', 'SourceContainer ')}" for f in reversed(fields)),
+        ]
         text += ["%EndEventDef"]
     for line in [*header()[-len(CALLS) - 3 :], *exchange()]:
         first, *fields = line.replace('"1 0 0"', "red").split()
@@ -161,7 +217,9 @@ def test_packed_is_the_same(tmp_path: Path, suffix: str, pack: object) -> None:
     refused("P025", read, place, use_cache=False)
 
 
-def test_a_packed_file_may_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_file_may_not_grow_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(packed_text, "_FREE", 2 << 20)
     monkeypatch.setattr(packed_text, "_GROWTH", 2)
     place = tmp_path / "bomb.trace.gz"
@@ -177,13 +235,25 @@ def test_blocking_calls(tmp_path: Path) -> None:
     ]
     trace = reading(tmp_path, lines)
     received = named(trace).filter(pl.col("text") == "PMPI_Recv")
-    assert received.select("partner", "tag", "size_bytes", "start_ns", "end_ns").row(0) == (0, 1, 100, 1000, 4000)
+    assert received.select("partner", "tag", "size_bytes", "start_ns", "end_ns").row(0) == (
+        0,
+        1,
+        100,
+        1000,
+        4000,
+    )
 
 
 def test_a_link_without_bytes_is_counted(tmp_path: Path) -> None:
     """So SMPI writes without display-sizes: the message is matched, its size is not made up."""
-    trace = reading(tmp_path, [line.replace(" 512", "") if line.startswith("15") else line for line in exchange()])
-    assert codes(trace)["A351"] == 4 and traffic(trace)["messages"] == {"matched": 2, "unmatched": 0}  # type: ignore[index]
+    trace = reading(
+        tmp_path,
+        [line.replace(" 512", "") if line.startswith("15") else line for line in exchange()],
+    )
+    assert codes(trace)["A351"] == 4 and traffic(trace)["messages"] == {
+        "matched": 2,
+        "unmatched": 0,
+    }  # type: ignore[index]
     assert named(trace).filter(pl.col("kind") == 0)["size_bytes"].null_count() == 4
 
 
@@ -201,14 +271,19 @@ def test_sendrecv_is_a_half_without_length_and_a_half_with_it(tmp_path: Path) ->
     ]
     trace = reading(tmp_path, lines)
     mine = named(trace).filter(pl.col("rank") == 0)
-    assert mine.select("start_ns", "end_ns", "partner", "tag", "size_bytes").rows() == [(1000, 1000, 1, 2, 10), (1000, 4000, 1, 3, 20)]
+    assert mine.select("start_ns", "end_ns", "partner", "tag", "size_bytes").rows() == [
+        (1000, 1000, 1, 2, 10),
+        (1000, 4000, 1, 3, 20),
+    ]
     said = traffic(trace)
     assert said is not None and said["messages"] == {"matched": 2, "unmatched": 0}
 
 
 def test_calls_at_the_very_begin_keep_their_time(tmp_path: Path) -> None:
     """An interval from 0 to 0 would pass for a row without time stamps."""
-    trace = reading(tmp_path, [*ranks(), *call(0, "init", 0, 0), *call(1, "init", 0, 0), *exchange()[2:]])
+    trace = reading(
+        tmp_path, [*ranks(), *call(0, "init", 0, 0), *call(1, "init", 0, 0), *exchange()[2:]]
+    )
     profile = build(trace)
     assert "P102" not in {f.code for f in profile.findings}
     assert named(trace).filter(pl.col("text") == "PMPI_Init")["start_ns"].to_list() == [1, 1]
@@ -219,14 +294,24 @@ def test_what_a_wait_completes_is_guessed_only_where_something_stays_open(tmp_pa
     lines += call(0, "irecv", US, US) + call(0, "irecv", US, US)
     for k in (1, 2):
         lines += call(1, "send", US, 2 * US, starts(f"2_1_{k}_{k}", 1, US))
-    one = lines + call(0, "wait", 3 * US, 4 * US, ends("2_1_1_1", 0, 4 * US)) + call(0, "wait", 5 * US, 6 * US, ends("2_1_2_2", 0, 6 * US))
+    one = (
+        lines
+        + call(0, "wait", 3 * US, 4 * US, ends("2_1_1_1", 0, 4 * US))
+        + call(0, "wait", 5 * US, 6 * US, ends("2_1_2_2", 0, 6 * US))
+    )
     assert codes(reading(tmp_path, one))["P155"] == 1
-    both = lines + call(0, "all", 3 * US, 4 * US, ends("2_1_1_1", 0, 4 * US), ends("2_1_2_2", 0, 4 * US), size="2")
+    both = lines + call(
+        0, "all", 3 * US, 4 * US, ends("2_1_1_1", 0, 4 * US), ends("2_1_2_2", 0, 4 * US), size="2"
+    )
     assert "P155" not in codes(reading(tmp_path, both))
 
 
 def test_roots_and_sizes_that_are_not_there_are_counted(tmp_path: Path) -> None:
-    lines = [*ranks(), *call(0, "cast", US, 2 * US, size="4"), *call(1, "cast", US, 2 * US, size="4")]
+    lines = [
+        *ranks(),
+        *call(0, "cast", US, 2 * US, size="4"),
+        *call(1, "cast", US, 2 * US, size="4"),
+    ]
     lines += call(0, "bar", 3 * US, 4 * US) + call(1, "bar", 3 * US, 4 * US)
     trace = reading(tmp_path, lines)
     assert codes(trace)["P157"] == 2 and codes(trace)["A351"] == 2
@@ -234,7 +319,9 @@ def test_roots_and_sizes_that_are_not_there_are_counted(tmp_path: Path) -> None:
 
 
 def test_an_alias_counts_before_a_name(tmp_path: Path) -> None:
-    """Containers numbered as their tool likes and called by other numbers: what lines name are the aliases."""
+    """Containers numbered as their tool likes and called by other numbers: what lines name are the
+    aliases.
+    """
     before = reading(tmp_path, exchange())
     after = reading(tmp_path, ['6 0.0 2 1 0 "1"', '6 0.0 1 1 0 "0"', *exchange()[2:]])
     assert after.mpi.equals(before.mpi) and "P158" not in codes(after)
@@ -243,15 +330,31 @@ def test_an_alias_counts_before_a_name(tmp_path: Path) -> None:
 def test_marks_and_line_ends_of_editors_change_nothing(tmp_path: Path) -> None:
     before = reading(tmp_path, exchange())
     place = tmp_path / "run.text"
-    place.write_bytes(b"\xef\xbb\xbf" + (tmp_path / "run.trace").read_bytes().replace(b"\n", b"\r\n"))
+    place.write_bytes(
+        b"\xef\xbb\xbf" + (tmp_path / "run.trace").read_bytes().replace(b"\n", b"\r\n")
+    )
     assert read(place, use_cache=False).mpi.equals(before.mpi)
     place.write_bytes(lzma.compress(place.read_bytes()))
     assert read(place, use_cache=False).mpi.equals(before.mpi)
 
 
 def test_flaws_are_counted(tmp_path: Path) -> None:
-    lines = [*exchange(), "13 0.000013 2 1", "12 0.000014 2 1 send NA", "12 -1.0 2 1 send NA", "12 nan 2 1 send NA", "12 1e300 2 1 send NA"]
-    lines += ["12 0.1 2 77 send NA", "99 what", "12", "8 0.000013 2 1 5", starts("1_2_9_9", 0, 13 * US), ends("5_2_9_8", 1, 13 * US)]
+    lines = [
+        *exchange(),
+        "13 0.000013 2 1",
+        "12 0.000014 2 1 send NA",
+        "12 -1.0 2 1 send NA",
+        "12 nan 2 1 send NA",
+        "12 1e300 2 1 send NA",
+    ]
+    lines += [
+        "12 0.1 2 77 send NA",
+        "99 what",
+        "12",
+        "8 0.000013 2 1 5",
+        starts("1_2_9_9", 0, 13 * US),
+        ends("5_2_9_8", 1, 13 * US),
+    ]
     trace = reading(tmp_path, lines)
     counts = codes(trace)
     assert counts["P153"] == 6 and counts["P147"] == 2 and counts["P143"] == 1
@@ -261,7 +364,10 @@ def test_flaws_are_counted(tmp_path: Path) -> None:
 
 
 def test_names_of_states_are_text_and_containers_may_be_no_ranks(tmp_path: Path) -> None:
-    lines = [line.replace('"rank-0"', '"<b>left</b>"').replace('"rank-1"', '"right"') for line in exchange()]
+    lines = [
+        line.replace('"rank-0"', '"<b>left</b>"').replace('"rank-1"', '"right"')
+        for line in exchange()
+    ]
     trace = reading(tmp_path, lines)
     assert codes(trace)["P158"] == 2 and trace.mpi_ranks["rank"].to_list() == [0, 1]
 
@@ -308,8 +414,17 @@ def test_progress_can_stop_the_read(tmp_path: Path) -> None:
 
 
 def test_sorts_and_shares() -> None:
-    assert [operation(n) for n in ("PMPI_Isend", "mpi_send_", "MPI_<b>", "computing", "")] == ["isend", "send", "", "", ""]
-    assert [sort_of(d) for d in ("ibsend", "imrecv", "waitsome", "startall", "ialltoallv", "sendrecv", "comm_dup")] == [
+    assert [operation(n) for n in ("PMPI_Isend", "mpi_send_", "MPI_<b>", "computing", "")] == [
+        "isend",
+        "send",
+        "",
+        "",
+        "",
+    ]
+    assert [
+        sort_of(d)
+        for d in ("ibsend", "imrecv", "waitsome", "startall", "ialltoallv", "sendrecv", "comm_dup")
+    ] == [
         "send",
         "receive",
         "wait",
@@ -318,14 +433,24 @@ def test_sorts_and_shares() -> None:
         "both",
         "other",
     ]
-    assert carried("alltoall", 3, 3, 4, False) == (12, 12) and carried("gatherv", 3, 9, 4, True) == (3, 9)
-    assert carried("scatter", 5, 6, 4, True) == (20, 6) and carried("scatter", 5, 6, 4, False) == (0, 6)
-    assert carried("reduce", 7, 7, 4, True) == (7, 28) and carried("ibarrier", 9, 9, 4, True) == (0, 0)
+    assert carried("alltoall", 3, 3, 4, False) == (12, 12) and carried(
+        "gatherv", 3, 9, 4, True
+    ) == (3, 9)
+    assert carried("scatter", 5, 6, 4, True) == (20, 6) and carried("scatter", 5, 6, 4, False) == (
+        0,
+        6,
+    )
+    assert carried("reduce", 7, 7, 4, True) == (7, 28) and carried("ibarrier", 9, 9, 4, True) == (
+        0,
+        0,
+    )
 
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_no_change_makes_anything_but_a_trace_or_a_coded_error(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_no_change_makes_anything_but_a_trace_or_a_coded_error(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("fuzz")
     lines = "\n".join([*header(), *exchange()]).encode().split(b"\n")
     for _ in range(data.draw(st.integers(1, 6))):
@@ -340,7 +465,19 @@ def test_no_change_makes_anything_but_a_trace_or_a_coded_error(data: st.DataObje
             case 3:
                 words = lines[at].split(b" ")
                 word = data.draw(
-                    st.sampled_from([b"-1", b"0", b"99999999999999999999", b"nan", b"inf", b"", b"<script>", b"1_2_3_4", b'"'])
+                    st.sampled_from(
+                        [
+                            b"-1",
+                            b"0",
+                            b"99999999999999999999",
+                            b"nan",
+                            b"inf",
+                            b"",
+                            b"<script>",
+                            b"1_2_3_4",
+                            b'"',
+                        ]
+                    )
                 )
                 words[data.draw(st.integers(0, len(words) - 1))] = word
                 lines[at] = b" ".join(words)
@@ -358,8 +495,12 @@ def test_no_change_makes_anything_but_a_trace_or_a_coded_error(data: st.DataObje
 
 @settings(max_examples=30, deadline=None, derandomize=True, database=None)
 @given(data=st.data(), seed=st.integers(0, 1 << 20))
-def test_lines_read_together_say_what_they_say_alone(data: st.DataObject, seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Plain lines are read a block at a time, and events taken a part at a time: one by one and all at once they say the same."""
+def test_lines_read_together_say_what_they_say_alone(
+    data: st.DataObject, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Plain lines are read a block at a time, and events taken a part at a time: one by one and all
+    at once they say the same.
+    """
     draw = random.Random(seed)
     lines = [*ranks(3)]
     open_: list[str] = []
@@ -367,11 +508,16 @@ def test_lines_read_together_say_what_they_say_alone(data: st.DataObject, seed: 
         me, time = draw.randrange(3), turn * draw.choice([0, 1]) * US
         match draw.randrange(6):
             case 0 | 1:
-                lines.append(f"12 {time:.9f} 2 {me + 1} {draw.choice(list(CALLS))} {draw.choice(['NA', '2', '64.000000'])}")
+                lines.append(
+                    f"12 {time:.9f} 2 {me + 1} {draw.choice(list(CALLS))} "
+                    f"{draw.choice(['NA', '2', '64.000000'])}"
+                )
             case 2 | 3:
                 lines.append(f"13 {time:.9f} 2 {me + 1}{draw.choice(['', ' '])}")
             case 4:
-                open_.append(f"{me + 1}_{draw.randint(1, 3)}_{draw.choice([0, 5, -7])}_{turn if draw.random() < 0.9 else 1}")
+                open_.append(
+                    f"{me + 1}_{draw.randint(1, 3)}_{draw.choice([0, 5, -7])}_{turn if draw.random() < 0.9 else 1}"
+                )
                 lines.append(starts(open_[-1], me, time, draw.choice([8, 512])))
             case _ if open_:
                 lines.append(ends(open_.pop(draw.randrange(len(open_))), me, time))
@@ -379,7 +525,9 @@ def test_lines_read_together_say_what_they_say_alone(data: st.DataObject, seed: 
     for _ in range(data.draw(st.integers(0, 6))):
         at = data.draw(st.integers(3, len(lines) - 1))
         words = lines[at].split(" ")
-        words[data.draw(st.integers(0, len(words) - 1))] = data.draw(st.sampled_from([word.decode() for word in WORDS]))
+        words[data.draw(st.integers(0, len(words) - 1))] = data.draw(
+            st.sampled_from([word.decode() for word in WORDS])
+        )
         lines[at] = " ".join(words)
     place = written(tmp_path_factory.mktemp("together"), lines)
     told = []
@@ -392,40 +540,62 @@ def test_lines_read_together_say_what_they_say_alone(data: st.DataObject, seed: 
     together, alone = told
     assert together.tables.keys() == alone.tables.keys()
     assert all(frame.equals(alone.table(name)) for name, frame in together.tables.items())
-    assert together.names.equals(alone.names) and together.facts == alone.facts and together.findings == alone.findings
+    assert (
+        together.names.equals(alone.names)
+        and together.facts == alone.facts
+        and together.findings == alone.findings
+    )
 
 
 def test_links_without_end_that_bear_one_key_are_damage(tmp_path: Path) -> None:
-    """Only the lines before it make such a line bad: more of them than sound lines, and the file is refused."""
+    """Only the lines before it make such a line bad: more of them than sound lines, and the file is
+    refused.
+    """
     one = starts("1_2_3_4", 0, US)
     assert codes(reading(tmp_path, [*exchange(), *[one] * 1000]))["P153"] == 999
     with pytest.raises(ProfileError) as error:
         reading(tmp_path, [*exchange(), *[one] * 1500])
     assert error.value.code == "P029"
-    assert error.value.found == "1001 lines that cannot be read, 42 that can; the first: a link's key that is open"
+    assert (
+        error.value.found
+        == "1001 lines that cannot be read, 42 that can; the first: a link's key that is open"
+    )
 
 
 @pytest.mark.parametrize(
     ("file", "count", "states", "last_ns"),
-    [("halo-64-paje.trace.xz", 12_800, 38_400, 4_052_022), ("halo-256-paje.trace.xz", 51_200, 219_015, 15_151_031)],
+    [
+        ("halo-64-paje.trace.xz", 12_800, 38_400, 4_052_022),
+        ("halo-256-paje.trace.xz", 51_200, 219_015, 15_151_031),
+    ],
 )
 def test_smpi_halo(shared: Path, file: str, count: int, states: int, last_ns: int) -> None:
     trace = read(shared / "traces" / "simgrid-local" / file, use_cache=False)
     ranks_there = int(file.split("-")[1])
     said = traffic(trace)
     assert said is not None and said["ranks"] == ranks_there
-    assert said["sends"] == {"count": count, "bytes": 512 * count} and said["receives"] == {"count": count}
-    assert said["messages"] == {"matched": count, "unmatched": 0} and said["collectives"] == {"ALLREDUCE": 5 * ranks_there}
+    assert said["sends"] == {"count": count, "bytes": 512 * count} and said["receives"] == {
+        "count": count
+    }
+    assert said["messages"] == {"matched": count, "unmatched": 0} and said["collectives"] == {
+        "ALLREDUCE": 5 * ranks_there
+    }
     assert trace.facts["tables"]["PajePushState"] == states
     assert abs(trace.facts["analysis_duration_ns"] - last_ns) <= 2
     assert not {"P141", "P147", "P153", "P154", "P155"} & set(codes(trace))
     # each of the four neighbours of a rank on the torus, 50 steps each
-    partners = named(trace).filter(pl.col("text") == "PMPI_Isend", pl.col("rank") == 0)["partner"].value_counts()
+    partners = (
+        named(trace)
+        .filter(pl.col("text") == "PMPI_Isend", pl.col("rank") == 0)["partner"]
+        .value_counts()
+    )
     assert partners["count"].to_list() == [50, 50, 50, 50]
 
 
 def test_every_message_of_smpi_is_its_link(shared: Path) -> None:
-    """Sender, receiver, tag, begin of the send and end of the wait are the link's own, for every link of the file."""
+    """Sender, receiver, tag, begin of the send and end of the wait are the link's own, for every
+    link of the file.
+    """
     place = shared / "traces" / "simgrid-local" / "halo-64-paje.trace.xz"
     begun: dict[bytes, int] = {}
     links = []
@@ -436,7 +606,9 @@ def test_every_message_of_smpi_is_its_link(shared: Path) -> None:
                 begun[words[6]] = round(float(words[1]) * 1e9) + 1
             elif words[:1] == [b"16"]:
                 source, target, tag, _ = (int(part) for part in words[6].split(b"_"))
-                links.append((source - 1, target - 1, tag, begun[words[6]], round(float(words[1]) * 1e9) + 1))
+                links.append(
+                    (source - 1, target - 1, tag, begun[words[6]], round(float(words[1]) * 1e9) + 1)
+                )
     trace = read(place, use_cache=False)
     calls, members = described(trace, np.arange(trace.mpi.height, dtype=np.int64))
     pairs = matched(calls, members)[2].select("source", "target", "tag", "start_ns", "done_until_r")
@@ -444,7 +616,9 @@ def test_every_message_of_smpi_is_its_link(shared: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_growth_is_measured_as_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]) -> None:
+def test_growth_is_measured_as_it_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
     monkeypatch.setattr(packed_text, "_FREE", 2 << 20)
     monkeypatch.setattr(packed_text, "_PIECE", 1 << 12)
     place = tmp_path / "bomb.trace.gz"

@@ -24,7 +24,9 @@ ZERO = 1_237_759_886_000_000
 DOUBLE = "11,8,8"
 
 
-def made(folder: Path, *ranks: list[str], differences: tuple[float, ...] = (), stem: str = "run-rank-") -> Path:
+def made(
+    folder: Path, *ranks: list[str], differences: tuple[float, ...] = (), stem: str = "run-rank-"
+) -> Path:
     """A file a rank; in a line ``<T>`` is T us after `ZERO`, ``<C>`` the world."""
     for rank, lines in enumerate(ranks):
         head = "# collprof 0.9 output file\n# host: secret\n"
@@ -41,7 +43,9 @@ def made(folder: Path, *ranks: list[str], differences: tuple[float, ...] = (), s
 
 def rows(trace: Trace, name: str) -> list[dict[str, object]]:
     """The rows of a call."""
-    return trace.mpi.with_columns(text=trace.text(trace.mpi)).filter(pl.col("text") == name).to_dicts()
+    return (
+        trace.mpi.with_columns(text=trace.text(trace.mpi)).filter(pl.col("text") == name).to_dicts()
+    )
 
 
 def refused(path: Path, code: str) -> TurnbuckleError:
@@ -75,7 +79,11 @@ def test_messages(tmp_path: Path) -> None:
     assert sorted(r["request"] for r in rows(trace, "MPI_Waitall")) == [5000, 5004]  # type: ignore[type-var]
     assert len(rows(trace, "MPI_Sendrecv")) == 4
     mpi = traffic(trace)
-    assert mpi is not None and mpi["sends"] == {"count": 5, "bytes": 40 + 8 + 12 + 16} and mpi["receives"] == {"count": 5}
+    assert (
+        mpi is not None
+        and mpi["sends"] == {"count": 5, "bytes": 40 + 8 + 12 + 16}
+        and mpi["receives"] == {"count": 5}
+    )
     assert mpi["messages"] == {"matched": 5, "unmatched": 0}
     told = {f.code: f.count for f in trace.findings}
     assert told["P141"] == 1 and told["P119"] == 2 and "P152" not in told
@@ -96,30 +104,60 @@ def test_messages(tmp_path: Path) -> None:
         (f"MPI_Allgather:<5>:1:4:{DOUBLE}:2:4:{DOUBLE}:<C>:<6>", "MPI_Allgather", 64, 64, None),
         (f"MPI_Alltoall:<5>:1:4:{DOUBLE}:2:4:{DOUBLE}:<C>:<6>", "MPI_Alltoall", 64, 64, None),
         (f"MPI_Gatherv:<5>:1:4:{DOUBLE}:2:77:78:{DOUBLE}:1:<C>:<6>", "MPI_Gatherv", 32, None, 1),
-        (f"MPI_Gatherv:<5>:1:4:{DOUBLE}:2:77:4,4:78:0,4:{DOUBLE}:1:<C>:<6>", "MPI_Gatherv", 32, None, 1),
+        (
+            f"MPI_Gatherv:<5>:1:4:{DOUBLE}:2:77:4,4:78:0,4:{DOUBLE}:1:<C>:<6>",
+            "MPI_Gatherv",
+            32,
+            None,
+            1,
+        ),
         (f"MPI_Scatterv:<5>:1:77:78:{DOUBLE}:2:4:{DOUBLE}:1:<C>:<6>", "MPI_Scatterv", None, 32, 1),
-        (f"MPI_Alltoallv:<5>:1:77:78:{DOUBLE}:2:77:78:{DOUBLE}:<C>:<6>", "MPI_Alltoallv", None, None, None),
+        (
+            f"MPI_Alltoallv:<5>:1:77:78:{DOUBLE}:2:77:78:{DOUBLE}:<C>:<6>",
+            "MPI_Alltoallv",
+            None,
+            None,
+            None,
+        ),
     ],
 )
-def test_collectives(tmp_path: Path, call: str, name: str, sent: int | None, received: int | None, root: int | None) -> None:
+def test_collectives(
+    tmp_path: Path, call: str, name: str, sent: int | None, received: int | None, root: int | None
+) -> None:
     """What rank 0 of two says; sizes as Score-P counts them."""
     trace = read(made(tmp_path, [call], [call]))
     row = rows(trace, name)[0]
-    assert (row["kind"], row["size_bytes"], row["receive_bytes"], row["root"]) == (1, sent, received, root)
+    assert (row["kind"], row["size_bytes"], row["receive_bytes"], row["root"]) == (
+        1,
+        sent,
+        received,
+        root,
+    )
     mpi = traffic(trace)
     assert mpi is not None and mpi["collectives"] == {name[4:].upper(): 2}
     assert len(recorded(build(trace)).rounds) == 1
 
 
 def test_clocks(tmp_path: Path) -> None:
-    """A difference is what the clock of a rank lacks to that of rank 0; between two of them it is on the line."""
-    path = made(tmp_path, ["MPI_Barrier:<1000>:<C>:<1010>"], ["MPI_Barrier:<1000>:<C>:<1010>"], differences=(0.0, 40.0))
+    """A difference is what the clock of a rank lacks to that of rank 0; between two of them it is
+    on the line.
+    """
+    path = made(
+        tmp_path,
+        ["MPI_Barrier:<1000>:<C>:<1010>"],
+        ["MPI_Barrier:<1000>:<C>:<1010>"],
+        differences=(0.0, 40.0),
+    )
     other = tmp_path / "run-rank-1.dat"
-    other.write_text(other.read_text() + "# Finalize clockdiff: 60.000000\n" + f"MPI_Finalize:{ZERO + 2000}:-\n")
+    other.write_text(
+        other.read_text() + "# Finalize clockdiff: 60.000000\n" + f"MPI_Finalize:{ZERO + 2000}:-\n"
+    )
     trace = read(path)
     mine, theirs = rows(trace, "MPI_Barrier")
     # the first call ends at 2, the last begins at 2000
-    assert theirs["start_ns"] - mine["start_ns"] == pytest.approx(1000 * (40 + 20 * 998 / 1998), abs=1)  # type: ignore[operator]
+    assert theirs["start_ns"] - mine["start_ns"] == pytest.approx(
+        1000 * (40 + 20 * 998 / 1998), abs=1
+    )  # type: ignore[operator]
     assert {f.code: (f.count, f.detail) for f in trace.findings}["P152"] == (1, "by up to 60 us")
     (end,) = rows(trace, "MPI_Finalize")
     assert end["start_ns"] == end["end_ns"] and trace.mpi["start_ns"].min() == 1
@@ -128,7 +166,11 @@ def test_clocks(tmp_path: Path) -> None:
 def test_files_of_all_ranks_are_found(tmp_path: Path) -> None:
     path = made(tmp_path, *[["MPI_Barrier:<5>:<C>:<6>"]] * 3)
     whole = read(path)
-    assert whole.mpi_ranks.height == 3 and whole.facts["format"] == "pmpi" and sorted(whole.facts["tables"].values()) == [2, 2, 2]
+    assert (
+        whole.mpi_ranks.height == 3
+        and whole.facts["format"] == "pmpi"
+        and sorted(whole.facts["tables"].values()) == [2, 2, 2]
+    )
     again = read(tmp_path / "run-rank-2.dat")
     assert again.mpi.equals(whole.mpi) and again.facts["sha256"] == whole.facts["sha256"]
     path = made(tmp_path, *[["MPI_Barrier:<5>:<C>:<6>"]] * 3, stem="job7-step2-rank-")
@@ -141,18 +183,33 @@ def test_files_of_all_ranks_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("pack", "ending"), [(lzma.compress, "xz"), (gzip.compress, "gz")])
-def test_packed_files_of_all_ranks_are_found(tmp_path: Path, pack: Callable[[bytes], bytes], ending: str) -> None:
+def test_packed_files_of_all_ranks_are_found(
+    tmp_path: Path, pack: Callable[[bytes], bytes], ending: str
+) -> None:
     whole = read(made(tmp_path, *[["MPI_Barrier:<5>:<C>:<6>"]] * 3))
     for place in tmp_path.glob("run-rank-*.dat"):
         place.with_name(f"{place.name}.{ending}").write_bytes(pack(place.read_bytes()))
         place.unlink()
     again = read(tmp_path / f"run-rank-1.dat.{ending}")
-    assert again.mpi.equals(whole.mpi) and again.mpi_ranks.equals(whole.mpi_ranks) and again.facts["format"] == "pmpi"
+    assert (
+        again.mpi.equals(whole.mpi)
+        and again.mpi_ranks.equals(whole.mpi_ranks)
+        and again.facts["format"] == "pmpi"
+    )
 
 
 def test_communicators(tmp_path: Path) -> None:
-    """Handles are local to a rank; one of as many ranks in the order of the world, used later, is a copy of it."""
-    calls = [["MPI_Barrier:<5>:<C>:<6>", f"MPI_Barrier:<7>:{900 + rank},{rank},2:<8>", "MPI_Barrier:<9>:44,0,1:<9>"] for rank in range(2)]
+    """Handles are local to a rank; one of as many ranks in the order of the world, used later, is a
+    copy of it.
+    """
+    calls = [
+        [
+            "MPI_Barrier:<5>:<C>:<6>",
+            f"MPI_Barrier:<7>:{900 + rank},{rank},2:<8>",
+            "MPI_Barrier:<9>:44,0,1:<9>",
+        ]
+        for rank in range(2)
+    ]
     trace = read(made(tmp_path, *calls))
     made_of = trace.mpi_communicators
     assert made_of.height == 6 and made_of["parent"].null_count() == 2
@@ -176,24 +233,47 @@ def test_communicators(tmp_path: Path) -> None:
 )
 def test_a_line_that_cannot_be(tmp_path: Path, line: str, cause: str) -> None:
     error = refused(made(tmp_path, [line], []), "P024")
-    assert cause in error.cause and error.where.endswith(":5") and "\x1b" not in "".join(error.lines()), error.lines()
+    assert (
+        cause in error.cause and error.where.endswith(":5") and "\x1b" not in "".join(error.lines())
+    ), error.lines()
 
 
 def test_persistent_requests_are_begun_again(tmp_path: Path) -> None:
     """Requests of C, 8 bytes apart: the second Startall names the same ones as the first."""
-    sent = [f"MPI_Send_init:<{3 + k}>:99:2:1,4,4:1:{8 + k}:<C>:{5000 + 8 * k}:<{3.5 + k}>" for k in range(2)]
-    got = [f"MPI_Recv_init:<{3 + k}>:99:2:1,4,4:0:{8 + k}:<C>:{6000 + 8 * k}:<{3.5 + k}>" for k in range(2)]
+    sent = [
+        f"MPI_Send_init:<{3 + k}>:99:2:1,4,4:1:{8 + k}:<C>:{5000 + 8 * k}:<{3.5 + k}>"
+        for k in range(2)
+    ]
+    got = [
+        f"MPI_Recv_init:<{3 + k}>:99:2:1,4,4:0:{8 + k}:<C>:{6000 + 8 * k}:<{3.5 + k}>"
+        for k in range(2)
+    ]
     for lines, first in ((sent, 5000), (got, 6000)):
         for t in (10, 30, 50):
-            lines += [f"MPI_Startall:<{t}>:2:{first}:<{t + 1}>", f"MPI_Waitall:<{t + 5}>:2:{first}:0:<{t + 6}>"]
+            lines += [
+                f"MPI_Startall:<{t}>:2:{first}:<{t + 1}>",
+                f"MPI_Waitall:<{t + 5}>:2:{first}:0:<{t + 6}>",
+            ]
     trace = read(made(tmp_path, sent, got))
     mpi = traffic(trace)
-    assert mpi is not None and mpi["sends"]["count"] == 6 and mpi["messages"] == {"matched": 6, "unmatched": 0}
+    assert (
+        mpi is not None
+        and mpi["sends"]["count"] == 6
+        and mpi["messages"] == {"matched": 6, "unmatched": 0}
+    )
 
 
 def test_a_count_of_requests_is_only_a_number(tmp_path: Path) -> None:
-    lines = ["MPI_Isend:<3>:99:2:1,4,4:0:8:<C>:5000:<4>", "MPI_Irecv:<5>:99:2:1,4,4:0:8:<C>:5008:<6>"]
-    trace = read(made(tmp_path, [*lines, *(f"MPI_Waitall:<{10 + k}>:1000000000:5000:0:<{10 + k}>" for k in range(50))]))
+    lines = [
+        "MPI_Isend:<3>:99:2:1,4,4:0:8:<C>:5000:<4>",
+        "MPI_Irecv:<5>:99:2:1,4,4:0:8:<C>:5008:<6>",
+    ]
+    trace = read(
+        made(
+            tmp_path,
+            [*lines, *(f"MPI_Waitall:<{10 + k}>:1000000000:5000:0:<{10 + k}>" for k in range(50))],
+        )
+    )
     assert trace.mpi.height == 1 + 2 + 2 + 49
     refused(made(tmp_path, [*lines, "MPI_Waitall:<10>:99999999999:5000:0:<11>"]), "P024")
 
@@ -206,20 +286,33 @@ def test_a_change_of_another_rank_is_seen(tmp_path: Path, monkeypatch: pytest.Mo
     other = tmp_path / "run-rank-1.dat"
     other.write_text(other.read_text() + f"MPI_Barrier:{ZERO + 20}:0,1,2:{ZERO + 30}\n")
     after = read(path)
-    assert after.mpi.height == before.mpi.height + 1 and after.facts["sha256"] != before.facts["sha256"]
+    assert (
+        after.mpi.height == before.mpi.height + 1
+        and after.facts["sha256"] != before.facts["sha256"]
+    )
 
 
 def test_clocks_that_cannot_be(tmp_path: Path) -> None:
     for digits, code in (("9" * 400, "P024"), ("9" * 17, "P018")):
-        path = made(tmp_path, ["MPI_Barrier:<10>:<C>:<11>"], ["MPI_Barrier:<10>:<C>:<11>"], differences=(0.0, 1.0))
+        path = made(
+            tmp_path,
+            ["MPI_Barrier:<10>:<C>:<11>"],
+            ["MPI_Barrier:<10>:<C>:<11>"],
+            differences=(0.0, 1.0),
+        )
         other = tmp_path / "run-rank-1.dat"
         other.write_text(other.read_text().replace("clockdiff: 1.", f"clockdiff: {digits}."))
         refused(path, code)
-    refused(made(tmp_path, ["MPI_Barrier:<10>:<C>:<11>"], [f"MPI_Barrier:<{10**14}>:<C>:<{10**14}>"]), "P018")
+    refused(
+        made(tmp_path, ["MPI_Barrier:<10>:<C>:<11>"], [f"MPI_Barrier:<{10**14}>:<C>:<{10**14}>"]),
+        "P018",
+    )
 
 
 def test_what_the_tracer_does_not_tell(tmp_path: Path) -> None:
-    """Which request a Waitany or Test completed; counts for each rank; what a non-blocking collective carries."""
+    """Which request a Waitany or Test completed; counts for each rank; what a non-blocking
+    collective carries.
+    """
     calls = [
         "MPI_Waitany:<5>:2:5000:9:0:<6>",
         "MPI_Test:<7>:5000:9:0:<8>",
@@ -230,7 +323,9 @@ def test_what_the_tracer_does_not_tell(tmp_path: Path) -> None:
     trace = read(made(tmp_path, calls, calls))
     told = {f.code: f.count for f in trace.findings}
     assert (told["P150"], told["A351"], told["P148"]) == (4, 2, 2)
-    assert [r["kind"] for r in rows(trace, "MPI_Iallreduce")] == [3, 3] and rows(trace, "MPI_Waitany")[0]["request"] is None
+    assert [r["kind"] for r in rows(trace, "MPI_Iallreduce")] == [3, 3] and rows(
+        trace, "MPI_Waitany"
+    )[0]["request"] is None
 
 
 def test_a_file_without_calls(tmp_path: Path) -> None:
@@ -242,28 +337,49 @@ def test_a_file_without_calls(tmp_path: Path) -> None:
 def test_a_recorded_run(shared: Path) -> None:
     """SPHOT on four ranks: as many calls of each name as `truth.json` has, from whichever file."""
     folder = shared / "traces" / "goal" / "sphot_pmpi_4rank"
-    truth = json.loads((shared / "traces" / "truth.json").read_text(encoding="utf-8"))["goal/sphot_pmpi_4rank"]["files"]
+    truth = json.loads((shared / "traces" / "truth.json").read_text(encoding="utf-8"))[
+        "goal/sphot_pmpi_4rank"
+    ]["files"]
     trace = read(folder / "htor-coll-rank-2.dat", use_cache=False)
     counts = dict(trace.text(trace.mpi).value_counts().iter_rows())
     wanted = truth["_summary"]["calls"]
     # a Waitall is a row for each of its three requests
     assert {**counts, "MPI_Waitall": counts["MPI_Waitall"] // 3} == wanted
     # four lines of comments before, one after, and an empty one
-    assert trace.facts["tables"] == {name: told["lines"] - 6 for name, told in truth.items() if name != "_summary"}
+    assert trace.facts["tables"] == {
+        name: told["lines"] - 6 for name, told in truth.items() if name != "_summary"
+    }
     mpi = traffic(trace)
-    assert mpi is not None and (mpi["ranks"], mpi["sends"]["count"], mpi["receives"]["count"]) == (4, 9, 9)
-    assert mpi["collectives"] == {k[4:].upper(): wanted[k] for k in ("MPI_Allreduce", "MPI_Barrier", "MPI_Bcast", "MPI_Reduce")}
+    assert mpi is not None and (mpi["ranks"], mpi["sends"]["count"], mpi["receives"]["count"]) == (
+        4,
+        9,
+        9,
+    )
+    assert mpi["collectives"] == {
+        k[4:].upper(): wanted[k]
+        for k in ("MPI_Allreduce", "MPI_Barrier", "MPI_Bcast", "MPI_Reduce")
+    }
     # six receives from any source, three senders at a time
     assert mpi["messages"] == {"matched": 3, "unmatched": 12}
-    kept = trace.mpi.filter(pl.col("kind") == 1).select(pl.col("start_ns").max() - pl.col("start_ns").min())
+    kept = trace.mpi.filter(pl.col("kind") == 1).select(
+        pl.col("start_ns").max() - pl.col("start_ns").min()
+    )
     assert kept.item() == pytest.approx(2.94e9, rel=0.01)
-    assert {f.code for f in trace.findings} == {"P119", "P123", "P130", "P152"} and trace.facts["product_version"] == "collprof 0.9"
+    assert {f.code for f in trace.findings} == {"P119", "P123", "P130", "P152"} and trace.facts[
+        "product_version"
+    ] == "collprof 0.9"
 
 
 def test_aligned_clocks_contradict_no_collective(shared: Path) -> None:
     """After the shift no rank leaves a barrier before another has come to it."""
-    trace = read(shared / "traces" / "goal" / "sphot_pmpi_4rank" / "htor-coll-rank-0.dat", use_cache=False)
-    calls = trace.mpi.with_columns(text=trace.text(trace.mpi)).filter(pl.col("text") == "MPI_Barrier").sort("start_ns")
+    trace = read(
+        shared / "traces" / "goal" / "sphot_pmpi_4rank" / "htor-coll-rank-0.dat", use_cache=False
+    )
+    calls = (
+        trace.mpi.with_columns(text=trace.text(trace.mpi))
+        .filter(pl.col("text") == "MPI_Barrier")
+        .sort("start_ns")
+    )
     numbered = calls.with_columns(k=pl.int_range(pl.len()).over("thread"))
     each = numbered.group_by("k").agg(come=pl.col("start_ns").max(), left=pl.col("end_ns").min())
     assert each.height == 3 and (each["come"] <= each["left"]).all()

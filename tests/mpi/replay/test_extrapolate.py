@@ -1,4 +1,6 @@
-"""A recorded halo exchange on more ranks: the grid is found, the law of its own size, and what is refused."""
+"""A recorded halo exchange on more ranks: the grid is found, the law of its own size, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,24 @@ Shape = tuple[int, ...]
 
 
 def stencil(
-    shape: Shape, ring: tuple[bool, ...], *, steps: int = 2, corners: bool = False, gap: Callable[[int], float] = lambda r: 1e-3
+    shape: Shape,
+    ring: tuple[bool, ...],
+    *,
+    steps: int = 2,
+    corners: bool = False,
+    gap: Callable[[int], float] = lambda r: 1e-3,
 ) -> Traffic:
-    """Each step: compute, make room, send to every neighbour, wait for all; then an allreduce of all, and a broadcast in each row.
+    """Each step: compute, make room, send to every neighbour, wait for all; then an allreduce of
+    all, and a broadcast in each row.
 
     Written call by call, and not by the arrays of what is tested.
     """
     number = np.arange(math.prod(shape)).reshape(shape)
-    ways = [w for w in itertools.product((-1, 0, 1), repeat=len(shape)) if any(w) and (corners or sum(map(abs, w)) == 1)]
+    ways = [
+        w
+        for w in itertools.product((-1, 0, 1), repeat=len(shape))
+        if any(w) and (corners or sum(map(abs, w)) == 1)
+    ]
     rank: list[int] = []
     gaps: list[float] = []
     sent: dict[tuple[int, int, Shape], tuple[int, int]] = {}
@@ -53,7 +65,9 @@ def stencil(
         for way in ways:
             to = tuple(p + w for p, w in zip(place, way, strict=True))
             if all(r or 0 <= t < s for t, s, r in zip(to, shape, ring, strict=True)):
-                partner[int(number[place]), way] = int(number[tuple(t % s for t, s in zip(to, shape, strict=True))])
+                partner[int(number[place]), way] = int(
+                    number[tuple(t % s for t, s in zip(to, shape, strict=True))]
+                )
     for who in range(number.size):
         mine = [w for w in ways if (who, w) in partner]
         for step in range(steps):
@@ -70,12 +84,28 @@ def stencil(
     for (who, step, way), (send_call, wait_call) in sent.items():
         back = tuple(-w for w in way)
         room_call, got_call = received[partner[who, way], step, back]
-        ends.append((send_call, wait_call, room_call, got_call, 100.0 + sum(abs(w) * 10**i for i, w in enumerate(way))))
-    columns = [np.array(c, dtype=float if k == 4 else np.int64) for k, c in enumerate(zip(*sorted(ends), strict=True))]
+        ends.append(
+            (
+                send_call,
+                wait_call,
+                room_call,
+                got_call,
+                100.0 + sum(abs(w) * 10**i for i, w in enumerate(way)),
+            )
+        )
+    columns = [
+        np.array(c, dtype=float if k == 4 else np.int64)
+        for k, c in enumerate(zip(*sorted(ends), strict=True))
+    ]
     messages = Messages(*columns[:4], np.full(len(ends), -1), columns[4])
     lines = number.reshape(-1, shape[-1])
     groups = [
-        Rounds("allreduce", np.full(steps, 8.0), np.array([[sums[who, s] for who in range(number.size)] for s in range(steps)]), 0),
+        Rounds(
+            "allreduce",
+            np.full(steps, 8.0),
+            np.array([[sums[who, s] for who in range(number.size)] for s in range(steps)]),
+            0,
+        ),
         Rounds(
             "bcast",
             np.full(steps * len(lines), 80.0),
@@ -84,7 +114,17 @@ def stencil(
         ),
     ]
     tail = np.array([gap(who) for who in range(number.size)])
-    return Traffic(number.size, np.array(rank), np.array(gaps), np.zeros(len(rank)), tail, messages, tuple(groups), 1.0, 0)
+    return Traffic(
+        number.size,
+        np.array(rank),
+        np.array(gaps),
+        np.zeros(len(rank)),
+        tail,
+        messages,
+        tuple(groups),
+        1.0,
+        0,
+    )
 
 
 def same(a: object, b: object) -> bool:
@@ -94,25 +134,43 @@ def same(a: object, b: object) -> bool:
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(same, a, b))
     if dataclasses.is_dataclass(a) and dataclasses.is_dataclass(b):
-        return all(same(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(a) if f.compare)
+        return all(
+            same(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(a) if f.compare
+        )
     return a == b
 
 
 def content(traffic: Traffic) -> list[object]:
     """What a traffic says, whatever order its messages and collectives are listed in."""
     m = traffic.messages
-    lines = sorted(zip(*(a.tolist() for a in (m.send, m.sent, m.receive, m.received, m.size_bytes)), strict=True))
-    groups = sorted(
-        (r.operation, r.root, b, a) for r in traffic.rounds for b, a in zip(r.block_bytes.tolist(), r.activity.tolist(), strict=True)
+    lines = sorted(
+        zip(
+            *(a.tolist() for a in (m.send, m.sent, m.receive, m.received, m.size_bytes)),
+            strict=True,
+        )
     )
-    return [traffic.ranks, traffic.rank.tolist(), traffic.gap_seconds.tolist(), traffic.tail_seconds.tolist(), lines, groups]
+    groups = sorted(
+        (r.operation, r.root, b, a)
+        for r in traffic.rounds
+        for b, a in zip(r.block_bytes.tolist(), r.activity.tolist(), strict=True)
+    )
+    return [
+        traffic.ranks,
+        traffic.rank.tolist(),
+        traffic.gap_seconds.tolist(),
+        traffic.tail_seconds.tolist(),
+        lines,
+        groups,
+    ]
 
 
 def network(ranks: int) -> Network:
     return Network(ranks, 12.5e9, 0.5e-6, send_overhead=5e-7, receive_overhead=5e-7)
 
 
-GRIDS = st.lists(st.tuples(st.integers(3, 5), st.booleans()), min_size=1, max_size=3).filter(lambda g: math.prod(s for s, _ in g) <= 60)
+GRIDS = st.lists(st.tuples(st.integers(3, 5), st.booleans()), min_size=1, max_size=3).filter(
+    lambda g: math.prod(s for s, _ in g) <= 60
+)
 
 
 @settings(max_examples=40)
@@ -126,19 +184,28 @@ def test_the_grid_is_found(dimensions: list[tuple[int, bool]], corners: bool) ->
 
 @settings(max_examples=25)
 @given(GRIDS, st.booleans(), st.integers(0, 99))
-def test_at_its_own_size_it_is_the_recording(dimensions: list[tuple[int, bool]], corners: bool, seed: int) -> None:
+def test_at_its_own_size_it_is_the_recording(
+    dimensions: list[tuple[int, bool]], corners: bool, seed: int
+) -> None:
     shape, ring = (tuple(c) for c in zip(*dimensions, strict=True))
     work = np.random.default_rng(seed).random(math.prod(shape))
     one = stencil(shape, ring, corners=corners, gap=lambda r: float(work[r]))
     again = repeated(one, one.ranks)
     assert same(one, again)
-    assert replay(program(one), network(one.ranks)).ends.tolist() == replay(program(again), network(one.ranks)).ends.tolist()
+    assert (
+        replay(program(one), network(one.ranks)).ends.tolist()
+        == replay(program(again), network(one.ranks)).ends.tolist()
+    )
 
 
 @settings(max_examples=25)
 @given(GRIDS, st.booleans(), st.lists(st.integers(0, 3), min_size=3, max_size=3))
-def test_larger_it_is_the_program_run_larger(dimensions: list[tuple[int, bool]], corners: bool, more: list[int]) -> None:
-    """Where all ranks compute alike, repeating a small run gives what the same program does on the larger grid, call by call."""
+def test_larger_it_is_the_program_run_larger(
+    dimensions: list[tuple[int, bool]], corners: bool, more: list[int]
+) -> None:
+    """Where all ranks compute alike, repeating a small run gives what the same program does on the
+    larger grid, call by call.
+    """
     shape, ring = (tuple(c) for c in zip(*dimensions, strict=True))
     small = stencil(shape, ring, corners=corners)
     size = tuple(g + n for g, n in zip(shape, more, strict=False))
@@ -146,17 +213,30 @@ def test_larger_it_is_the_program_run_larger(dimensions: list[tuple[int, bool]],
 
 
 @pytest.mark.parametrize("corners", [False, True])
-@pytest.mark.parametrize(("shape", "size"), [((2, 2), (3, 5)), ((2, 2, 2), (4, 2, 3)), ((2,), (7,)), ((3, 2), (3, 4))])
-def test_rings_of_two_are_dealt_to_both_directions(shape: Shape, size: Shape, corners: bool) -> None:
-    """Both directions lead to one rank; the calls of a larger run are the same, whichever of the two is called up."""
+@pytest.mark.parametrize(
+    ("shape", "size"), [((2, 2), (3, 5)), ((2, 2, 2), (4, 2, 3)), ((2,), (7,)), ((3, 2), (3, 4))]
+)
+def test_rings_of_two_are_dealt_to_both_directions(
+    shape: Shape, size: Shape, corners: bool
+) -> None:
+    """Both directions lead to one rank; the calls of a larger run are the same, whichever of the
+    two is called up.
+    """
     ring = (True,) * len(shape)
     small = stencil(shape, ring, corners=corners)
     found = grid_of(small)
     assert found.assumed == tuple(i for i, g in enumerate(shape) if g == 2)
     made, wanted = repeated(small, size), stencil(size, ring, corners=corners)
     assert same(repeated(small, shape), small)
-    assert content(made)[:4] == content(wanted)[:4] and len(made.messages.send) == len(wanted.messages.send)
-    pairs = [np.unique(t.rank[t.messages.send] * t.ranks + t.rank[t.messages.receive], return_counts=True) for t in (made, wanted)]
+    assert content(made)[:4] == content(wanted)[:4] and len(made.messages.send) == len(
+        wanted.messages.send
+    )
+    pairs = [
+        np.unique(
+            t.rank[t.messages.send] * t.ranks + t.rank[t.messages.receive], return_counts=True
+        )
+        for t in (made, wanted)
+    ]
     assert all((a == b).all() for a, b in zip(*pairs, strict=True))
     # in which order the messages of one wait are listed is all that is left
     seconds = [replay(program(t), network(t.ranks)).seconds for t in (made, wanted)]
@@ -175,13 +255,25 @@ def test_each_rank_does_as_one_at_a_place_like_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "ranks", "wanted"),
-    [((3, 3), 16, (4, 4)), ((3, 3), 36, (6, 6)), ((4, 2), 32, (8, 4)), ((2, 2, 2), 64, (4, 4, 4)), ((5,), 7, (7,)), ((3, 3), 9, (3, 3))],
+    [
+        ((3, 3), 16, (4, 4)),
+        ((3, 3), 36, (6, 6)),
+        ((4, 2), 32, (8, 4)),
+        ((2, 2, 2), 64, (4, 4, 4)),
+        ((5,), 7, (7,)),
+        ((3, 3), 9, (3, 3)),
+    ],
 )
 def test_a_number_of_ranks_keeps_the_proportions(shape: Shape, ranks: int, wanted: Shape) -> None:
-    assert larger(Grid(shape, (True,) * len(shape), np.zeros((0, len(shape)), dtype=np.int64)), ranks) == wanted
+    assert (
+        larger(Grid(shape, (True,) * len(shape), np.zeros((0, len(shape)), dtype=np.int64)), ranks)
+        == wanted
+    )
 
 
-@pytest.mark.parametrize("size", [10, 8, 0, -9, 11, 2_000_000, (3, 2), (9,), (3, 3, 3), (2_000, 2_000)])
+@pytest.mark.parametrize(
+    "size", [10, 8, 0, -9, 11, 2_000_000, (3, 2), (9,), (3, 3, 3), (2_000, 2_000)]
+)
 def test_sizes_that_cannot_be(size: int | Shape) -> None:
     error = refused("A094", repeated, stencil((3, 3), (True, True)), size)
     assert error.found and error.fix
@@ -194,7 +286,13 @@ def test_no_more_than_can_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
         refused("A094", repeated, small, (3, 4))
     monkeypatch.setattr(extrapolate, "MOST_CALLS", len(small.rank) * 2)
     many = replace(
-        small, messages=Messages(*(np.tile(a, 20) for a in (getattr(small.messages, f.name) for f in dataclasses.fields(Messages))))
+        small,
+        messages=Messages(
+            *(
+                np.tile(a, 20)
+                for a in (getattr(small.messages, f.name) for f in dataclasses.fields(Messages))
+            )
+        ),
     )
     with pytest.raises(UsageError) as caught:
         repeated(many, (3, 4))
@@ -209,7 +307,15 @@ def without(traffic: Traffic, drop: int) -> Traffic:
     kept = np.arange(len(traffic.messages.send)) != drop
     m = traffic.messages
     return replace(
-        traffic, messages=Messages(m.send[kept], m.sent[kept], m.receive[kept], m.received[kept], m.step[kept], m.size_bytes[kept])
+        traffic,
+        messages=Messages(
+            m.send[kept],
+            m.sent[kept],
+            m.receive[kept],
+            m.received[kept],
+            m.step[kept],
+            m.size_bytes[kept],
+        ),
     )
 
 
@@ -233,8 +339,14 @@ def all_to_all(ranks: int) -> Traffic:
 @pytest.mark.parametrize(
     ("traffic", "found"),
     [
-        (ring_with(messages=Messages(*[np.zeros(0, np.int64)] * 5, np.zeros(0))), "no messages between ranks"),
-        (ring_with(messages=Messages(*[np.zeros(0, np.int64)] * 5, np.zeros(0)), unmatched=5), "5 calls have no other side"),
+        (
+            ring_with(messages=Messages(*[np.zeros(0, np.int64)] * 5, np.zeros(0))),
+            "no messages between ranks",
+        ),
+        (
+            ring_with(messages=Messages(*[np.zeros(0, np.int64)] * 5, np.zeros(0)), unmatched=5),
+            "5 calls have no other side",
+        ),
         (ring_with(unmatched=10_000), "10,000 calls have no other side"),
         (ring_with(ranks=8), "16 threads make calls for 8 ranks"),
         (all_to_all(7), "which is no neighbour"),
@@ -252,7 +364,10 @@ def test_collectives_of_odd_groups_are_not_repeated() -> None:
     sums = one.rounds[0]
     for members in ([0, 4], [1, 0, 2], [0, 1, 3, 5]):
         group = replace(sums, activity=sums.activity[:, members])
-        assert "a collective among ranks" in refused("A170", repeated, replace(one, rounds=(group,)), (3, 4)).found
+        assert (
+            "a collective among ranks"
+            in refused("A170", repeated, replace(one, rounds=(group,)), (3, 4)).found
+        )
 
 
 def test_roots_keep_their_place_from_the_nearer_end() -> None:
@@ -268,12 +383,16 @@ def test_non_blocking_collectives_keep_both_calls() -> None:
     one = stencil((3,), (True,), steps=1)
     begun = replace(one.rounds[0], begin=one.rounds[0].activity - 1)
     made = repeated(replace(one, rounds=(begun,)), 5)
-    assert (made.rounds[0].begin == made.rounds[0].activity - 1).all() and made.rounds[0].activity.shape == (1, 5)
+    assert (made.rounds[0].begin == made.rounds[0].activity - 1).all() and made.rounds[
+        0
+    ].activity.shape == (1, 5)
 
 
 def test_open_ends_without_a_rank_between() -> None:
     open_ends = stencil((2, 3), (False, True), steps=1)
-    assert grid_of(open_ends).periodic == (False, True), "one message a step cannot be two directions"
+    assert grid_of(open_ends).periodic == (False, True), (
+        "one message a step cannot be two directions"
+    )
     assert same(repeated(open_ends, 6), open_ends)
     assert repeated(open_ends, (2, 5)).ranks == 10
     assert "2 ranks along a dimension" in refused("A170", repeated, open_ends, (3, 3)).found
@@ -287,7 +406,13 @@ def test_a_grid_that_is_known() -> None:
     assert grid_of(flat, (1, 6)).shape == (1, 6)
     with pytest.raises(CannotAnswer):
         repeated(flat, (2, 6), grid_of(flat, (1, 6)))
-    for shape, periodic in (((5,), None), ((0, 6), None), ((), None), (None, (True,)), ((2, 3), (True,))):
+    for shape, periodic in (
+        ((5,), None),
+        ((0, 6), None),
+        ((), None),
+        (None, (True,)),
+        ((2, 3), (True,)),
+    ):
         refused("A094", grid_of, flat, shape, periodic)
 
 
@@ -316,28 +441,49 @@ def test_real_runs_are_repeated(shared: Path, name: str) -> None:
     assert one.ends.tolist() == two.ends.tolist()
     doubled = repeated(traffic, [2 * g for g in grid.shape], grid)
     factor = 2 ** len(grid.shape)
-    assert doubled.ranks == factor * traffic.ranks and len(doubled.messages.send) == factor * len(traffic.messages.send)
+    assert doubled.ranks == factor * traffic.ranks and len(doubled.messages.send) == factor * len(
+        traffic.messages.send
+    )
     assert doubled.messages.size_bytes.sum() == factor * traffic.messages.size_bytes.sum()
-    assert replay(program(doubled), network(doubled.ranks)).seconds >= traffic.compute_seconds.max() - 1e-9
+    assert (
+        replay(program(doubled), network(doubled.ranks)).seconds
+        >= traffic.compute_seconds.max() - 1e-9
+    )
 
 
 def test_nine_ranks_repeated_are_the_sixteen_recorded(shared: Path) -> None:
-    """The same program on 3 x 3 and on 4 x 4 ranks: who sends how much to whom, call counts and collectives agree."""
-    made, real = repeated(seen(shared, "otf2-local/scorep-halo-9r"), 16), seen(shared, "otf2-local/scorep-halo-16r")
+    """The same program on 3 x 3 and on 4 x 4 ranks: who sends how much to whom, call counts and
+    collectives agree.
+    """
+    made, real = (
+        repeated(seen(shared, "otf2-local/scorep-halo-9r"), 16),
+        seen(shared, "otf2-local/scorep-halo-16r"),
+    )
     assert (made.rank == real.rank).all()
     for weight in (None, "size_bytes"):
         count = [
-            np.bincount(t.rank[t.messages.send] * 16 + t.rank[t.messages.receive], weight and getattr(t.messages, weight), minlength=256)
+            np.bincount(
+                t.rank[t.messages.send] * 16 + t.rank[t.messages.receive],
+                weight and getattr(t.messages, weight),
+                minlength=256,
+            )
             for t in (made, real)
         ]
         assert (count[0] == count[1]).all()
-    assert [(r.operation, r.block_bytes.tolist()) for r in made.rounds] == [(r.operation, r.block_bytes.tolist()) for r in real.rounds]
-    assert all((a.activity == b.activity).all() for a, b in zip(made.rounds, real.rounds, strict=True))
+    assert [(r.operation, r.block_bytes.tolist()) for r in made.rounds] == [
+        (r.operation, r.block_bytes.tolist()) for r in real.rounds
+    ]
+    assert all(
+        (a.activity == b.activity).all() for a, b in zip(made.rounds, real.rounds, strict=True)
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "found"),
-    [("otf2/sstmacro_halo_10rank", "is no neighbour"), ("otf2-local/scorep-py-cannon-sendrecv-9r", "sends 4 messages, others 3")],
+    [
+        ("otf2/sstmacro_halo_10rank", "is no neighbour"),
+        ("otf2-local/scorep-py-cannon-sendrecv-9r", "sends 4 messages, others 3"),
+    ],
 )
 def test_real_runs_that_are_no_halo(shared: Path, name: str, found: str) -> None:
     assert found in refused("A170", grid_of, seen(shared, name)).found

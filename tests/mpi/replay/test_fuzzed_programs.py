@@ -1,8 +1,10 @@
-"""Fuzzed programs and traffic never hang: they end, or it is said who waits for whom, and that is true.
+"""Fuzzed programs and traffic never hang: they end, or it is said who waits for whom, and that is
+true.
 
-All replays run in one process of their own that is given a time; what it found is judged here against an execution without times.
-Whether a program without kept resources gets stuck does not depend on when things happen: who waits, waits until another has done
-something, and nothing that is done is undone.
+All replays run in one process of their own that is given a time; what it found is judged here
+against an execution without times. Whether a program without kept resources gets stuck does not
+depend on when things happen: who waits, waits until another has done something, and nothing that is
+done is undone.
 """
 
 from __future__ import annotations
@@ -35,10 +37,27 @@ FOLDERS: Final = (Path(__file__).parent, Path(__file__).parents[2] / "builders")
 #: For all replays of a test together; they take seconds, on a machine that is busy a minute.
 LIMIT_SECONDS: Final = 600
 NETWORK: Final = Network(
-    8, 12.5e9, 0.25e-6, FatTree((4, 2), (1, 2), (1, 1)), latency=1e-6, send_overhead=2e-7, receive_overhead=1e-7, seconds_per_byte=8e-11
+    8,
+    12.5e9,
+    0.25e-6,
+    FatTree((4, 2), (1, 2), (1, 1)),
+    latency=1e-6,
+    send_overhead=2e-7,
+    receive_overhead=1e-7,
+    seconds_per_byte=8e-11,
 )
 ARRAYS: Final = tuple(f.name for f in fields(Program))[:12]
-COLLECTIVES: Final = ("allreduce", "bcast", "alltoall", "barrier", "allgather", "reduce", "gather", "scan", "reduce_scatter")
+COLLECTIVES: Final = (
+    "allreduce",
+    "bcast",
+    "alltoall",
+    "barrier",
+    "allgather",
+    "reduce",
+    "gather",
+    "scan",
+    "reduce_scatter",
+)
 
 
 @dataclass
@@ -57,22 +76,45 @@ class Drawing:
 
 
 def shuffled(seed: int) -> Program:
-    """Every operation belongs to whom it must, once at most, in an order that is nearly or not at all a good one."""
+    """Every operation belongs to whom it must, once at most, in an order that is nearly or not at
+    all a good one.
+    """
     rng = np.random.default_rng(seed)
     processes, count = int(rng.integers(1, 7)), int(rng.integers(0, 14))
     mess = float(rng.choice([0.0, 0.1, 0.5, 1.0]))  # share of the operations put elsewhere
     dropped = float(rng.choice([0.0, 0.0, 0.1]))
-    one = Drawing(rng, [[] for _ in range(processes)], [], [(int(rng.integers(3)), float(rng.integers(10**6)) * 1e-12) for _ in range(4)])
+    one = Drawing(
+        rng,
+        [[] for _ in range(processes)],
+        [],
+        [(int(rng.integers(3)), float(rng.integers(10**6)) * 1e-12) for _ in range(4)],
+    )
     for m in range(count):
         source, target = (int(p) for p in rng.integers(0, processes, 2))
         leaves = int(rng.integers(0, 3))
-        one.messages.append((source, target, float(rng.choice([0, 1, 8, 10_000])) * (1e-12 if leaves == Leaves.EDGE else 1.0), leaves))
-        for process, op in ((target, Op.POST), (source, Op.SEND), (target, Op.AWAIT), (source, Op.SENT)):
+        one.messages.append(
+            (
+                source,
+                target,
+                float(rng.choice([0, 1, 8, 10_000])) * (1e-12 if leaves == Leaves.EDGE else 1.0),
+                leaves,
+            )
+        )
+        for process, op in (
+            (target, Op.POST),
+            (source, Op.SEND),
+            (target, Op.AWAIT),
+            (source, Op.SENT),
+        ):
             if rng.random() < dropped:
                 continue
             if rng.random() < 0.2:
                 one.lists[process].append((Op(int(rng.integers(0, 2))), int(rng.integers(4))))
-            at = int(rng.integers(len(one.lists[process]) + 1)) if rng.random() < mess else len(one.lists[process])
+            at = (
+                int(rng.integers(len(one.lists[process]) + 1))
+                if rng.random() < mess
+                else len(one.lists[process])
+            )
             one.lists[process].insert(at, (op, m))
     return one.program()
 
@@ -81,7 +123,10 @@ def keeping(seed: int) -> Program:
     """The same with resources that are kept for a while, in any order."""
     rng = np.random.default_rng(seed)
     one = shuffled(seed)
-    lists = [list(zip(one.code[a:b].tolist(), one.arg[a:b].tolist(), strict=True)) for a, b in zip(one.first, one.first[1:], strict=False)]
+    lists = [
+        list(zip(one.code[a:b].tolist(), one.arg[a:b].tolist(), strict=True))
+        for a, b in zip(one.first, one.first[1:], strict=False)
+    ]
     for ops in lists:
         for use in rng.permutation(4)[: int(rng.integers(0, 3))].tolist():
             begin, end = np.sort(rng.integers(0, len(ops) + 1, 2)).tolist()
@@ -98,7 +143,9 @@ def keeping(seed: int) -> Program:
 
 
 def broken(seed: int) -> Program:
-    """A program with something that cannot be in one of its arrays, or arrays that do not fit; or by chance a good one."""
+    """A program with something that cannot be in one of its arrays, or arrays that do not fit; or
+    by chance a good one.
+    """
     rng = np.random.default_rng(seed)
     one = keeping(seed)
     changed: dict[str, Any] = {}
@@ -106,10 +153,16 @@ def broken(seed: int) -> Program:
         values = np.array(getattr(one, name))
         what = int(rng.integers(0, 4))
         if what == 0 and len(values):
-            odd = [0, 1, 5, 9, 200] if values.dtype == np.uint8 else [-1, 0, 1, 7, 10**6, 2**31, 2**32 - 1, 2**32, 2**62]
+            odd = (
+                [0, 1, 5, 9, 200]
+                if values.dtype == np.uint8
+                else [-1, 0, 1, 7, 10**6, 2**31, 2**32 - 1, 2**32, 2**62]
+            )
             values[int(rng.integers(len(values)))] = odd[int(rng.integers(len(odd)))]
         elif what == 1 and len(values) and values.dtype == np.float64:
-            values[int(rng.integers(len(values)))] = float(rng.choice([np.nan, np.inf, -1.0, 1e300, 4e6, 1e-30]))
+            values[int(rng.integers(len(values)))] = float(
+                rng.choice([np.nan, np.inf, -1.0, 1e300, 4e6, 1e-30])
+            )
         elif what == 2:
             values = values[: int(rng.integers(0, len(values) + 1))]
         elif len(values):
@@ -119,7 +172,9 @@ def broken(seed: int) -> Program:
 
 
 def traffic(seed: int) -> Traffic:
-    """Calls of a few ranks, messages between any of them in any order, some lost or half seen, collectives of some."""
+    """Calls of a few ranks, messages between any of them in any order, some lost or half seen,
+    collectives of some.
+    """
     rng = np.random.default_rng(seed)
     ranks, each, count = int(rng.integers(1, 6)), int(rng.integers(1, 9)), int(rng.integers(0, 16))
     calls = ranks * each
@@ -128,7 +183,10 @@ def traffic(seed: int) -> Traffic:
     send, receive = rng.integers(0, calls, count), rng.integers(0, calls, count)
     if orderly:  # a call receives what was sent by calls before it
         place = np.arange(calls) % each
-        send, receive = np.where(place[send] <= place[receive], send, receive), np.where(place[send] <= place[receive], receive, send)
+        send, receive = (
+            np.where(place[send] <= place[receive], send, receive),
+            np.where(place[send] <= place[receive], receive, send),
+        )
     lost = rng.random((2, count)) < 0.2
     messages = Messages(
         send,
@@ -144,22 +202,45 @@ def traffic(seed: int) -> Traffic:
         members = rng.choice(ranks, int(rng.integers(1, ranks + 1)), replace=False)
         activity = (members * each + rng.integers(0, each, len(members)))[None, :]
         operation = str(rng.choice(COLLECTIVES))
-        rounds.append(Rounds(operation, rng.choice([0.0, 8.0, 1e5], 1), activity, int(rng.integers(0, len(members)))))
+        rounds.append(
+            Rounds(
+                operation,
+                rng.choice([0.0, 8.0, 1e5], 1),
+                activity,
+                int(rng.integers(0, len(members))),
+            )
+        )
     gaps, kept = rng.random(calls) * 1e-5, np.where(rng.random(calls) < 0.2, 1e-6, 0.0)
     return Traffic(ranks, rank, gaps, kept, np.zeros(ranks), messages, tuple(rounds), 1.0, 0)
 
 
 def of_traffic(seed: int) -> Program:
     rng = np.random.default_rng(seed)
-    device_limit, chunk = (float(rng.choice(some)) for some in ((np.inf, np.inf, 0.0), (np.inf, 3000.0)))
-    charged = Charges((1e-6, 1e-10), (2e-6, 0.0), eager_limit=device_limit, pin_seconds=1e-6, pin_once=True, chunk_bytes=chunk)
+    device_limit, chunk = (
+        float(rng.choice(some)) for some in ((np.inf, np.inf, 0.0), (np.inf, 3000.0))
+    )
+    charged = Charges(
+        (1e-6, 1e-10),
+        (2e-6, 0.0),
+        eager_limit=device_limit,
+        pin_seconds=1e-6,
+        pin_once=True,
+        chunk_bytes=chunk,
+    )
     limit = float(rng.choice([0.0, 8192.0, 1e9]))
-    return program(traffic(seed), ranks_per_node=int(rng.integers(1, 3)), charged=charged, eager_limit=limit)
+    return program(
+        traffic(seed), ranks_per_node=int(rng.integers(1, 3)), charged=charged, eager_limit=limit
+    )
 
 
 MAKERS: Final = {"shuffled": shuffled, "keeping": keeping, "broken": broken, "traffic": of_traffic}
 #: Seeds of each kind.
-COUNTS: Final = {"shuffled": examples(1500), "keeping": examples(1500), "broken": examples(1500), "traffic": examples(500)}
+COUNTS: Final = {
+    "shuffled": examples(1500),
+    "keeping": examples(1500),
+    "broken": examples(1500),
+    "traffic": examples(500),
+}
 
 
 def outcomes(kind: str, seeds: range) -> Iterator[dict[str, Any]]:
@@ -177,24 +258,33 @@ def outcomes(kind: str, seeds: range) -> Iterator[dict[str, Any]]:
 def judged() -> dict[str, list[dict[str, Any]]]:
     """Return the outcomes of all kinds, by a process that must be done in time."""
     code = (
-        "import json, os, sys; sys.path[:0] = sys.argv[1].split(os.pathsep); import test_fuzzed_programs as t\n"
+        "import json, os, sys; sys.path[:0] = sys.argv[1].split(os.pathsep); import "
+        "test_fuzzed_programs as t\n"
         "for kind, count in t.COUNTS.items():\n"
         "    for one in t.outcomes(kind, range(count)): print(json.dumps(one))"
     )
     command = [sys.executable, "-W", "error", "-c", code, os.pathsep.join(map(str, FOLDERS))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+    )
     lines = iter(done.stdout.splitlines())
-    found = {kind: [json.loads(line) for line in islice(lines, count)] for kind, count in COUNTS.items()}
-    assert done.returncode == 0, f"seeds {dict(zip(found, map(len, found.values()), strict=True))}: {done.stderr[-2000:]}"
+    found = {
+        kind: [json.loads(line) for line in islice(lines, count)] for kind, count in COUNTS.items()
+    }
+    assert done.returncode == 0, (
+        f"seeds {dict(zip(found, map(len, found.values()), strict=True))}: {done.stderr[-2000:]}"
+    )
     assert [len(of_kind) for of_kind in found.values()] == list(COUNTS.values())
     return found
 
 
-# --- what must come of it -------------------------------------------------------------------------------------------------
+# --- what must come of it -------------------------------------------------------------------------
 
 
 def waiting(one: Program) -> dict[int, int]:
-    """Processes that cannot go on, and for whom each waits: everybody goes on as far as he can until nobody can."""
+    """Processes that cannot go on, and for whom each waits: everybody goes on as far as he can
+    until nobody can.
+    """
     first, code, arg = one.first.tolist(), one.code.tolist(), one.arg.tolist()
     source, target, leaves = one.source.tolist(), one.target.tolist(), one.leaves.tolist()
     at, sent, posted = first[:-1], set[int](), set[int]()
@@ -263,7 +353,9 @@ def test_it_ends_or_is_refused(judged: dict[str, list[dict[str, Any]]], kind: st
     found = judged[kind]
     codes = {one.get("code", "ends") for one in found}
     assert codes <= {"ends", "A071", "A072"} and len(codes) == 3
-    assert all(one.get("found") for one in found if "code" in one), "every refusal says what was found"
+    assert all(one.get("found") for one in found if "code" in one), (
+        "every refusal says what was found"
+    )
 
 
 def lossy(traffic: Traffic, seed: int) -> Traffic:
@@ -272,12 +364,19 @@ def lossy(traffic: Traffic, seed: int) -> Traffic:
     keep = rng.random(len(traffic.messages.send)) < rng.random()
     names = ("send", "sent", "receive", "received", "step", "size_bytes")
     ready = traffic.messages.ready[keep] if len(traffic.messages.ready) else traffic.messages.ready
-    return replace(traffic, messages=Messages(**{n: getattr(traffic.messages, n)[keep] for n in names}, ready=ready))
+    return replace(
+        traffic,
+        messages=Messages(**{n: getattr(traffic.messages, n)[keep] for n in names}, ready=ready),
+    )
 
 
-@pytest.mark.parametrize("name", ["otf2-local/scorep-netpipe-2r/archive/traces.otf2", "nsys-local/halo-py-4r.sqlite"])
+@pytest.mark.parametrize(
+    "name", ["otf2-local/scorep-netpipe-2r/archive/traces.otf2", "nsys-local/halo-py-4r.sqlite"]
+)
 def test_a_recording_that_lost_messages_still_ends(shared: Path, name: str) -> None:
-    """What is not there is not waited for: a run that ends with all its messages ends with any of them."""
+    """What is not there is not waited for: a run that ends with all its messages ends with any of
+    them.
+    """
     whole = recorded(tb.read(shared / "traces" / name).profile)
     network = Network(whole.ranks, 1e9, 1e-6, latency=2e-6, seconds_per_byte=1e-9)
     for seed in range(6):
@@ -288,27 +387,49 @@ def test_a_recording_that_lost_messages_still_ends(shared: Path, name: str) -> N
 def test_a_circle_of_very_many_is_named() -> None:
     """A thousand ranks that all send to the next before they receive, by rendezvous."""
     count = 1000
-    one = Drawing(np.random.default_rng(0), [[(Op.SEND, p), (Op.SENT, p), (Op.POST, (p - 1) % count)] for p in range(count)], [], [])
+    one = Drawing(
+        np.random.default_rng(0),
+        [[(Op.SEND, p), (Op.SENT, p), (Op.POST, (p - 1) % count)] for p in range(count)],
+        [],
+        [],
+    )
     one.messages += [(p, (p + 1) % count, 1e5, Leaves.READY) for p in range(count)]
     with pytest.raises(UsageError) as caught:
         replay(replace(one.program(), host=np.zeros(count, dtype=np.int64)), NETWORK)
     assert caught.value.code == "A071" and caught.value.what.startswith("1000 processes")
-    assert caught.value.found.startswith("process 0 -> 1 -> 2 -> ") and caught.value.found.endswith(" -> 0")
+    assert caught.value.found.startswith("process 0 -> 1 -> 2 -> ") and caught.value.found.endswith(
+        " -> 0"
+    )
 
 
 def test_resources_kept_crosswise_are_a_circle() -> None:
     one = Drawing(np.random.default_rng(0), [], [], [(0, 0.0), (1, 0.0)])
     for mine, other in ((0, 1), (1, 0)):
-        one.lists.append([(Op.TAKE, mine), (Op.WORK, mine), (Op.TAKE, other), (Op.GIVE, other), (Op.GIVE, mine)])
+        one.lists.append(
+            [(Op.TAKE, mine), (Op.WORK, mine), (Op.TAKE, other), (Op.GIVE, other), (Op.GIVE, mine)]
+        )
     assert refused("A071", replay, one.program(), NETWORK).found == "process 0 -> 1 -> 0"
 
 
 def test_a_circle_is_named_beside_one_that_waits_in_vain() -> None:
     """Process 0 waits for what process 3 never sends; 1 and 2 for each other."""
-    lists: list[list[tuple[int, int]]] = [[(Op.AWAIT, 0)], [(Op.AWAIT, 2), (Op.SEND, 1)], [(Op.AWAIT, 1), (Op.SEND, 2)], []]
+    lists: list[list[tuple[int, int]]] = [
+        [(Op.AWAIT, 0)],
+        [(Op.AWAIT, 2), (Op.SEND, 1)],
+        [(Op.AWAIT, 1), (Op.SEND, 2)],
+        [],
+    ]
     messages = [(3, 0, 8.0, Leaves.EAGER), (1, 2, 8.0, Leaves.EAGER), (2, 1, 8.0, Leaves.EAGER)]
     with pytest.raises(UsageError) as caught:
-        replay(Drawing(np.random.default_rng(0), lists, [(s, t, n, int(way)) for s, t, n, way in messages], []).program(), NETWORK)
+        replay(
+            Drawing(
+                np.random.default_rng(0),
+                lists,
+                [(s, t, n, int(way)) for s, t, n, way in messages],
+                [],
+            ).program(),
+            NETWORK,
+        )
     assert caught.value.found in ("process 1 -> 2 -> 1", "process 2 -> 1 -> 2")
 
 

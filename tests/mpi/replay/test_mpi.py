@@ -18,9 +18,23 @@ from turnbuckle.replay.contention.contention import Leaves, Network, Op, replay
 FREE = Network(1, 1e15, 0.0, inside_bandwidth=1e15)
 
 
-def made(messages: list[tuple[int, int, int, int, float]], rank: list[int], gap: list[float], rounds: tuple[Rounds, ...] = ()) -> Traffic:
-    """Traffic from lists: activities of a message (send, its wait, receive, its wait) and bytes; rank and gap of each activity."""
-    columns = [np.array(c, dtype=float if k == 4 else np.int64) for k, c in enumerate(zip(*messages, strict=True))] if messages else []
+def made(
+    messages: list[tuple[int, int, int, int, float]],
+    rank: list[int],
+    gap: list[float],
+    rounds: tuple[Rounds, ...] = (),
+) -> Traffic:
+    """Traffic from lists: activities of a message (send, its wait, receive, its wait) and bytes;
+    rank and gap of each activity.
+    """
+    columns = (
+        [
+            np.array(c, dtype=float if k == 4 else np.int64)
+            for k, c in enumerate(zip(*messages, strict=True))
+        ]
+        if messages
+        else []
+    )
     if not columns:
         columns = [np.zeros(0, np.int64)] * 4 + [np.zeros(0)]
     *ends, size = columns
@@ -43,7 +57,9 @@ PING = made([(0, 0, 1, 1, 1e6)], [0, 1], [1e-3, 0.0])
 
 def test_compute_is_kept_and_waiting_is_replayed() -> None:
     done = replay(program(PING), Network(2, 1e9, 0.0), "flow")
-    assert done.ends.tolist() == pytest.approx([2e-3, 2e-3]) and done.waited.tolist() == pytest.approx([1e-3, 2e-3])
+    assert done.ends.tolist() == pytest.approx(
+        [2e-3, 2e-3]
+    ) and done.waited.tolist() == pytest.approx([1e-3, 2e-3])
     faster = replay(program(PING, compute=0.5), Network(2, 1e9, 0.0), "flow")
     assert faster.seconds == pytest.approx(1.5e-3)
 
@@ -59,20 +75,30 @@ def test_compute_is_kept_and_waiting_is_replayed() -> None:
 )
 def test_either_end_costs_what_it_is_charged(charged: Charges, more: float) -> None:
     one = program(PING, charged=charged)
-    assert replay(one, Network(2, 1e9, 0.0), "flow").seconds == pytest.approx(2e-3 + more, abs=1e-11)
+    assert replay(one, Network(2, 1e9, 0.0), "flow").seconds == pytest.approx(
+        2e-3 + more, abs=1e-11
+    )
     assert (one.leaves == Leaves.READY).all()
 
 
 def test_small_messages_leave_early_unless_both_ends_must_be_ready() -> None:
     small = made([(0, 0, 1, 1, 100.0)], [0, 1], [0.0, 1.0])
     assert replay(program(small), Network(2, 1e9, 0.0), "flow").ends[0] < 1e-3
-    assert replay(program(small, charged=Charges(eager_limit=0.0)), Network(2, 1e9, 0.0), "flow").ends[0] >= 1.0
+    assert (
+        replay(program(small, charged=Charges(eager_limit=0.0)), Network(2, 1e9, 0.0), "flow").ends[
+            0
+        ]
+        >= 1.0
+    )
 
 
 def test_ranks_of_a_node_share_its_card() -> None:
     """Two ranks that send to two others: alone a millisecond, behind one card two."""
     both = made([(0, 0, 2, 2, 1e6), (1, 1, 3, 3, 1e6)], [0, 1, 2, 3], [0.0] * 4)
-    apart, together = (replay(program(both, ranks_per_node=n), Network(4 // n, 1e9, 0.0), "flow").seconds for n in (1, 2))
+    apart, together = (
+        replay(program(both, ranks_per_node=n), Network(4 // n, 1e9, 0.0), "flow").seconds
+        for n in (1, 2)
+    )
     assert (apart, together) == pytest.approx((1e-3, 2e-3))
 
 
@@ -81,7 +107,9 @@ def test_a_collective_is_the_messages_of_its_algorithm() -> None:
     found = expanded(group, "short and long")
     short, long = found.send % 2 == 0, found.send % 2 == 1
     assert short.sum() == 4 * 2 and (found.size_bytes[short] == 8).all(), "recursive doubling"
-    assert found.size_bytes[long].sum() == pytest.approx(4 * 1e6 * 2 * 3 / 4), "Rabenseifner moves 2 (P-1)/P of the vector a rank"
+    assert found.size_bytes[long].sum() == pytest.approx(4 * 1e6 * 2 * 3 / 4), (
+        "Rabenseifner moves 2 (P-1)/P of the vector a rank"
+    )
     ring = made([], [0, 0, 1, 1, 2, 2, 3, 3], [1e-3] * 8, (group,))
     done = replay(program(ring), Network(4, 1e9, 0.0), "flow")
     assert done.seconds > 2e-3 and np.ptp(done.ends) < 1e-3
@@ -91,10 +119,16 @@ def test_sends_that_rely_on_buffers_are_found() -> None:
     """Both send first, then receive: fine while messages are eager, stuck when they are not."""
     head_on = made([(0, 0, 3, 3, 1e5), (2, 2, 1, 1, 1e5)], [0, 0, 1, 1], [0.0] * 4)
     assert replay(program(head_on, eager_limit=1e6), Network(2, 1e9, 0.0), "flow").seconds > 0
-    assert "0 -> 1 -> 0" in refused("A071", replay, program(head_on), Network(2, 1e9, 0.0), "flow").found
+    assert (
+        "0 -> 1 -> 0"
+        in refused("A071", replay, program(head_on), Network(2, 1e9, 0.0), "flow").found
+    )
 
 
-@pytest.mark.parametrize("name", ["lammps-melt-4r", "halo-py-4r", "cannon-py-4r", "p2pkinds-2r", "lammps-melt-2r-osrt-sampling"])
+@pytest.mark.parametrize(
+    "name",
+    ["lammps-melt-4r", "halo-py-4r", "cannon-py-4r", "p2pkinds-2r", "lammps-melt-2r-osrt-sampling"],
+)
 def test_real_runs(shared: Path, name: str) -> None:
     traffic = recorded(tb.read(shared / "traces" / "nsys-local" / f"{name}.sqlite").profile)
     assert traffic.unmatched == 0
@@ -102,11 +136,14 @@ def test_real_runs(shared: Path, name: str) -> None:
     sent = np.bincount(one.arg[one.code == Op.SEND], minlength=len(one.source))
     awaited = np.bincount(one.arg[one.code == Op.AWAIT], minlength=len(one.source))
     assert (sent == 1).all() and (awaited <= 1).all() and awaited.sum() > 0.9 * len(one.source)
-    # on a network that costs nothing a run takes what its ranks compute and wait for each other, never more than was recorded
+    # on a network that costs nothing a run takes what its ranks compute and wait for each other,
+    # never more than was recorded
     free = replay(one, Network(traffic.ranks, 1e15, 0.0, inside_bandwidth=1e15), "flow")
     assert traffic.compute_seconds.max() - 1e-9 <= free.seconds <= traffic.seconds + 1e-9
     # the slower the network, the longer these runs take
-    slower = [replay(one, Network(traffic.ranks, b, 1e-6), "flow").seconds for b in (1e10, 1e8, 1e7)]
+    slower = [
+        replay(one, Network(traffic.ranks, b, 1e-6), "flow").seconds for b in (1e10, 1e8, 1e7)
+    ]
     assert slower == sorted(slower)
 
 
@@ -120,18 +157,30 @@ def test_synchronous_sends_wait_and_buffered_ones_never_do() -> None:
     synchronous = replace(small, messages=replace(small.messages, ready=np.array([True])))
     assert replay(program(synchronous), Network(2, 1e9, 0.0), "flow").ends[0] >= 1.0
     buffered = replace(small, messages=replace(small.messages, sent=np.array([-1])))
-    assert replay(program(buffered, charged=Charges(eager_limit=0.0)), Network(2, 1e9, 0.0), "flow").ends[0] == 0.0
+    assert (
+        replay(
+            program(buffered, charged=Charges(eager_limit=0.0)), Network(2, 1e9, 0.0), "flow"
+        ).ends[0]
+        == 0.0
+    )
 
 
 def test_what_carries_nothing_is_not_in_device_memory() -> None:
     """Neither copied nor pinned, and it leaves at once."""
     empty = made([(0, 0, 1, 1, 0.0)], [0, 1], [0.0, 1.0])
-    for charged in (Charges((2e-6, 1e-9), (2e-6, 1e-9)), Charges(pin_seconds=4e-6, eager_limit=0.0)):
-        assert replay(program(empty, charged=charged), Network(2, 1e9, 0.0), "flow").ends.tolist() == [0.0, 1.0]
+    for charged in (
+        Charges((2e-6, 1e-9), (2e-6, 1e-9)),
+        Charges(pin_seconds=4e-6, eager_limit=0.0),
+    ):
+        assert replay(
+            program(empty, charged=charged), Network(2, 1e9, 0.0), "flow"
+        ).ends.tolist() == [0.0, 1.0]
 
 
 def test_threads_of_a_rank_are_on_its_node() -> None:
-    """Rank 0 calls from two threads: four ranks a pair of nodes, and its two messages share its card."""
+    """Rank 0 calls from two threads: four ranks a pair of nodes, and its two messages share its
+    card.
+    """
     both = made([(0, 0, 2, 2, 1e6), (1, 1, 3, 3, 1e6)], [0, 1, 2, 3], [0.0] * 4)
     two = replace(both, ranks=3, rank_of=np.array([0, 0, 1, 2]))
     assert program(two).host.tolist() == [0, 0, 1, 2]
@@ -139,20 +188,28 @@ def test_threads_of_a_rank_are_on_its_node() -> None:
 
 
 def test_non_blocking_collectives_go_on_beside_their_ranks() -> None:
-    """Rank 0 receives between the two calls what rank 1 sends after its own wait: no circle, since the library goes on meanwhile."""
+    """Rank 0 receives between the two calls what rank 1 sends after its own wait: no circle, since
+    the library goes on meanwhile.
+    """
     group = Rounds("allreduce", np.array([8.0]), np.array([[2, 4]]), 0, np.array([[0, 3]]))
     #        rank 0: begin, receive, wait             rank 1: begin, wait, send
-    circle = made([(5, 5, 1, 1, 100.0)], [0, 0, 0, 1, 1, 1], [0.0, 0.0, 0.0, 2e-3, 0.0, 0.0], (group,))
+    circle = made(
+        [(5, 5, 1, 1, 100.0)], [0, 0, 0, 1, 1, 1], [0.0, 0.0, 0.0, 2e-3, 0.0, 0.0], (group,)
+    )
     done = replay(program(circle), Network(2, 1e9, 0.0), "flow")
     assert done.seconds == pytest.approx(2e-3 + 8e-9 + 100e-9) and len(done.ends) == 4
     both = np.array([[0, 4], [1, 5]]), np.array([[3, 6], [3, 7]])
     two = Rounds("allreduce", np.array([8.0, 8.0]), both[1], 0, both[0])
     waits = made([], [0, 0, 0, 0, 1, 1, 1, 1], [0.0] * 8, (two,))
-    assert replay(program(waits), Network(2, 1e9, 0.0), "flow").seconds > 0, "one wait for both here, one each there"
+    assert replay(program(waits), Network(2, 1e9, 0.0), "flow").seconds > 0, (
+        "one wait for both here, one each there"
+    )
 
 
 def independent_compute(profile: tb.Profile) -> dict[int, float]:
-    """Time of each rank outside all MPI calls, from the end of its MPI_Init to the begin of its MPI_Finalize [s]."""
+    """Time of each rank outside all MPI calls, from the end of its MPI_Init to the begin of its
+    MPI_Finalize [s].
+    """
     ranks = dict(profile.trace.mpi_ranks.select("thread", "rank").iter_rows())
     spent = {}
     for thread, rank in ranks.items():
@@ -169,12 +226,16 @@ def independent_compute(profile: tb.Profile) -> dict[int, float]:
     return spent
 
 
-@pytest.mark.parametrize("name", ["nsys-local/lammps-melt-4r.sqlite", "otf2-local/scorep-py-halo-4r/archive/traces.otf2"])
+@pytest.mark.parametrize(
+    "name", ["nsys-local/lammps-melt-4r.sqlite", "otf2-local/scorep-py-halo-4r/archive/traces.otf2"]
+)
 def test_every_rank_keeps_its_compute(shared: Path, name: str) -> None:
     profile = tb.read(shared / "traces" / name).profile
     traffic = recorded(profile)
     found = np.bincount(traffic.rank, traffic.gap_seconds)
-    assert found.tolist() == pytest.approx([s for _, s in sorted(independent_compute(profile).items())], abs=1e-9)
+    assert found.tolist() == pytest.approx(
+        [s for _, s in sorted(independent_compute(profile).items())], abs=1e-9
+    )
     assert found.min() > 0.1
 
 
@@ -187,9 +248,16 @@ def test_every_rank_keeps_its_compute(shared: Path, name: str) -> None:
     ],
 )
 def test_collectives_have_their_sizes_whoever_recorded_them(shared: Path, name: str) -> None:
-    """The program's source: 800 B broadcast from rank 1, 8 B reduced, 100 B a rank gathered and so on, 10 and 20 B gathered."""
-    found = {(r.operation, r.root): set(r.block_bytes.tolist()) for r in recorded(tb.read(shared / "traces" / name).profile).rounds}
-    assert found[("bcast", 1)] == {800.0} and found[("reduce", 0)] == found[("allreduce", 0)] == {8.0}
+    """The program's source: 800 B broadcast from rank 1, 8 B reduced, 100 B a rank gathered and so
+    on, 10 and 20 B gathered.
+    """
+    found = {
+        (r.operation, r.root): set(r.block_bytes.tolist())
+        for r in recorded(tb.read(shared / "traces" / name).profile).rounds
+    }
+    assert found[("bcast", 1)] == {800.0} and found[("reduce", 0)] == found[("allreduce", 0)] == {
+        8.0
+    }
     assert (
         found[("gather", 0)] == {100.0}
         and found[("gatherv", 0)] == {15.0}

@@ -14,7 +14,14 @@ from refusals import refused
 
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.mpi.replay.messages import Messages, Rounds, Traffic
-from turnbuckle.mpi.replay.placement import MOST_RANKS, Kind, inside_bytes, placed, read_placement, traffic_matrix
+from turnbuckle.mpi.replay.placement import (
+    MOST_RANKS,
+    Kind,
+    inside_bytes,
+    placed,
+    read_placement,
+    traffic_matrix,
+)
 
 KINDS: tuple[Kind, ...] = ("linear", "round robin", "random", "greedy")
 
@@ -37,20 +44,37 @@ def exchange(rounds: tuple[Rounds, ...] = (), rank_of: list[int] | None = None) 
     none = np.full(2, -1)
     messages = Messages(np.array([0, 1]), none, np.array([1, 0]), none, none, np.array([5.0, 7.0]))
     threads = np.array(rank_of or [], dtype=np.int64)
-    return Traffic(2, np.array([0, 1, 0, 1]), np.zeros(4), np.zeros(4), np.zeros(2), messages, rounds, 1.0, 0, threads)
+    return Traffic(
+        2,
+        np.array([0, 1, 0, 1]),
+        np.zeros(4),
+        np.zeros(4),
+        np.zeros(2),
+        messages,
+        rounds,
+        1.0,
+        0,
+        threads,
+    )
 
 
 @settings(max_examples=60)
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 99), st.sampled_from(KINDS))
-def test_every_rank_stands_once_and_no_node_is_over_full(ranks: int, each: int, seed: int, kind: Kind) -> None:
+def test_every_rank_stands_once_and_no_node_is_over_full(
+    ranks: int, each: int, seed: int, kind: Kind
+) -> None:
     matrix = np.random.default_rng(seed).random((ranks, ranks))
     node = placed(kind, ranks, each, matrix, seed)
     nodes = -(-ranks // each)
     held = np.bincount(node, minlength=nodes)
     assert len(node) == ranks and len(held) == nodes and held.max() <= each
-    assert (placed(kind, ranks, each, matrix, seed) == node).all(), "the same question has the same answer"
+    assert (placed(kind, ranks, each, matrix, seed) == node).all(), (
+        "the same question has the same answer"
+    )
     if kind in ("linear", "greedy", "random"):
-        assert sorted(held.tolist(), reverse=True)[: nodes - 1] == [each] * (nodes - 1), "all nodes but one are full"
+        assert sorted(held.tolist(), reverse=True)[: nodes - 1] == [each] * (nodes - 1), (
+            "all nodes but one are full"
+        )
 
 
 def test_rules_by_hand() -> None:
@@ -66,17 +90,25 @@ def test_greedy_brings_partners_together() -> None:
     matrix[0, 3], matrix[2, 1] = 9.0, 4.0
     matrix[1, 1] = 100.0  # to itself: no reason to be anywhere
     assert placed("greedy", 4, 2, matrix).tolist() == [0, 1, 1, 0]
-    assert placed("greedy", 4, 2, np.zeros((4, 4))).tolist() == [0, 0, 1, 1], "without traffic it is linear"
+    assert placed("greedy", 4, 2, np.zeros((4, 4))).tolist() == [0, 0, 1, 1], (
+        "without traffic it is linear"
+    )
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (5, 7), (4, 4, 4), (6, 6, 6)])
 @pytest.mark.parametrize("each", [2, 4, 6])
 @pytest.mark.parametrize("periodic", [False, True])
-def test_greedy_keeps_more_of_a_halo_inside_than_chance(shape: tuple[int, ...], each: int, periodic: bool) -> None:
+def test_greedy_keeps_more_of_a_halo_inside_than_chance(
+    shape: tuple[int, ...], each: int, periodic: bool
+) -> None:
     matrix = halo(shape, periodic=periodic)
     greedy = inside_bytes(matrix, placed("greedy", len(matrix), each, matrix))
-    assert greedy > 1.5 * max(inside_bytes(matrix, placed("random", len(matrix), each, seed=s)) for s in range(5))
-    assert greedy >= inside_bytes(matrix, placed("linear", len(matrix), each)), "so it is on these; it is no law"
+    assert greedy > 1.5 * max(
+        inside_bytes(matrix, placed("random", len(matrix), each, seed=s)) for s in range(5)
+    )
+    assert greedy >= inside_bytes(matrix, placed("linear", len(matrix), each)), (
+        "so it is on these; it is no law"
+    )
 
 
 def test_greedy_may_keep_less_than_linear() -> None:
@@ -93,7 +125,10 @@ def test_bytes_from_rank_to_rank() -> None:
     sent = exchange((Rounds("bcast", np.array([10.0, 10.0, 1.0]), calls, 1),))
     assert traffic_matrix(sent).tolist() == [[0, 5], [28, 0]]
     matrix = traffic_matrix(sent)
-    assert inside_bytes(matrix, np.array([0, 0])) == matrix.sum() and inside_bytes(matrix, np.array([0, 1])) == 0
+    assert (
+        inside_bytes(matrix, np.array([0, 0])) == matrix.sum()
+        and inside_bytes(matrix, np.array([0, 1])) == 0
+    )
 
 
 def test_collectives_count_as_the_messages_they_are() -> None:
@@ -119,13 +154,21 @@ def test_too_many_ranks_for_a_table() -> None:
         ("file", 4, 2, {}),
     ],
 )
-def test_placements_that_cannot_be(kind: Kind, ranks: int, each: int, more: dict[str, object]) -> None:
+def test_placements_that_cannot_be(
+    kind: Kind, ranks: int, each: int, more: dict[str, object]
+) -> None:
     assert refused("A091", placed, kind, ranks, each, **more).fix
 
 
 @pytest.mark.parametrize(
     "text",
-    ["1\n0\n1\n", "# node of each rank\n1\n\n0\n1", "rank, node\n2, 1\n0, 1\n1, 0\n", "node\n1\n0\n1\n", "node, rank\n0, 1\n1, 0\n1, 2\n"],
+    [
+        "1\n0\n1\n",
+        "# node of each rank\n1\n\n0\n1",
+        "rank, node\n2, 1\n0, 1\n1, 0\n",
+        "node\n1\n0\n1\n",
+        "node, rank\n0, 1\n1, 0\n1, 2\n",
+    ],
 )
 def test_a_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "places").write_text(text, encoding="utf-8")

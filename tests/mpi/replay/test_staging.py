@@ -16,7 +16,10 @@ from turnbuckle.mpi.replay.staging import staged
 def test_by_definition_of_mpi(operation: str, ranks: int, root: int) -> None:
     root %= ranks
     put, got = buffers(operation, ranks, root)
-    one, all_of = float(operation != "barrier"), float(ranks) if operation in ("scatter", "alltoall", "reduce_scatter") else 1.0
+    one, all_of = (
+        float(operation != "barrier"),
+        float(ranks) if operation in ("scatter", "alltoall", "reduce_scatter") else 1.0,
+    )
     first = 1 if operation in ("bcast", "scatter") else ranks
     assert np.count_nonzero(put) == one * first and put[root] == one * all_of
     into = float(ranks) if operation in ("gather", "allgather", "alltoall") else 1.0
@@ -27,8 +30,13 @@ def test_by_definition_of_mpi(operation: str, ranks: int, root: int) -> None:
 
 @given(st.integers(2, 33))
 def test_against_a_copy_at_both_ends_of_each_message(ranks: int) -> None:
-    """In vectors, of all ranks: a broadcast by a tree copies 2 (P - 1) by messages and P once; a ring's allreduce 4 (P - 1) and 2 P."""
-    for operation, algorithm, once in (("bcast", "binomial", ranks), ("allreduce", "ring", 2 * ranks)):
+    """In vectors, of all ranks: a broadcast by a tree copies 2 (P - 1) by messages and P once; a
+    ring's allreduce 4 (P - 1) and 2 P.
+    """
+    for operation, algorithm, once in (
+        ("bcast", "binomial", ranks),
+        ("allreduce", "ring", 2 * ranks),
+    ):
         copies = 2 * pattern(operation, algorithm, ranks).share.sum()
         assert copies == pytest.approx((2 if operation == "bcast" else 4) * (ranks - 1))
         assert sum(side.sum() for side in buffers(operation, ranks)) == once <= copies

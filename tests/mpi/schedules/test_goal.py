@@ -1,4 +1,6 @@
-"""GOAL schedules: what is read and what is refused, and replays against LogGOPSim's rules written out by hand."""
+"""GOAL schedules: what is read and what is refused, and replays against LogGOPSim's rules written
+out by hand.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,32 @@ def made(tmp_path: Path, text: str) -> Goal:
 
 
 def seconds(schedule: Goal, costs: Costs, fidelity: Fidelity = "logp") -> float:
-    return replay(goal.program(schedule, costs, fidelity), costs.network(schedule.ranks), fidelity).seconds
+    return replay(
+        goal.program(schedule, costs, fidelity), costs.network(schedule.ranks), fidelity
+    ).seconds
 
 
 def loggopsim(schedule: Goal, costs: Costs) -> float:
-    """The rules of LogGOPSim (models.md 3.2) for eager messages, event by event in whole picoseconds, without the engine."""
-    latency, overhead, gap, each = (round(v * 1e12) for v in (costs.latency, costs.overhead, costs.gap, costs.seconds_per_byte))
+    """The rules of LogGOPSim (models.md 3.2) for eager messages, event by event in whole
+    picoseconds, without the engine.
+    """
+    latency, overhead, gap, each = (
+        round(v * 1e12) for v in (costs.latency, costs.overhead, costs.gap, costs.seconds_per_byte)
+    )
     count = len(schedule.rank)
     left = np.bincount(schedule.after, minlength=count)
     follows: list[list[tuple[int, bool]]] = [[] for _ in range(count)]
-    for before, after, start in zip(schedule.before.tolist(), schedule.after.tolist(), schedule.by_start.tolist(), strict=True):
+    for before, after, start in zip(
+        schedule.before.tolist(), schedule.after.tolist(), schedule.by_start.tolist(), strict=True
+    ):
         follows[before].append((after, start))
-    of_send = dict(zip(schedule.sends[schedule.matched.send].tolist(), schedule.receives[schedule.matched.receive].tolist(), strict=True))
+    of_send = dict(
+        zip(
+            schedule.sends[schedule.matched.send].tolist(),
+            schedule.receives[schedule.matched.receive].tolist(),
+            strict=True,
+        )
+    )
     free, out, into = ([0] * schedule.ranks for _ in range(3))
     posted: set[int] = set()
     arrived: set[int] = set()
@@ -52,7 +68,9 @@ def loggopsim(schedule: Goal, costs: Costs) -> float:
                 left[after] -= 1
                 if left[after] == 0:
                     rank = schedule.rank[after]
-                    ready = max(free[rank], out[rank]) if schedule.kind[after] == SEND else free[rank]
+                    ready = (
+                        max(free[rank], out[rank]) if schedule.kind[after] == SEND else free[rank]
+                    )
                     heapq.heappush(queue, (max(now, ready), next(number), after, False))
 
     while queue:
@@ -63,7 +81,10 @@ def loggopsim(schedule: Goal, costs: Costs) -> float:
             if (ready := max(free[target], into[target])) > now:
                 heapq.heappush(queue, (ready, place, op, True))
                 continue
-            free[target], into[target] = now + overhead + (size - 1) * each, now + gap + (size - 1) * each
+            free[target], into[target] = (
+                now + overhead + (size - 1) * each,
+                now + gap + (size - 1) * each,
+            )
             arrived.add(of_send[op])
             if of_send[op] in posted:
                 told(of_send[op], False, now)
@@ -113,8 +134,17 @@ l2: send 16b to 0
     assert found.ranks == 2 and found.rank.tolist() == [0, 0, 0, 0, 1, 1]
     assert found.kind.tolist() == [SEND, CALC, RECEIVE, CALC, RECEIVE, SEND]
     assert found.amount.tolist() == [8, 100, 16, 7, 8, 16]
-    assert (found.tag.tolist()[0], found.cpu.tolist()[0], found.nic.tolist()[0], found.line.tolist()) == (3, 1, 2, [5, 6, 7, 10, 15, 16])
-    assert (found.before.tolist(), found.after.tolist(), found.by_start.tolist()) == ([2, 0], [3, 2], [False, True])
+    assert (
+        found.tag.tolist()[0],
+        found.cpu.tolist()[0],
+        found.nic.tolist()[0],
+        found.line.tolist(),
+    ) == (3, 1, 2, [5, 6, 7, 10, 15, 16])
+    assert (found.before.tolist(), found.after.tolist(), found.by_start.tolist()) == (
+        [2, 0],
+        [3, 2],
+        [False, True],
+    )
     assert (found.matched.send.tolist(), found.matched.receive.tolist()) == ([0, 1], [1, 0])
     figures = found.figures
     assert figures.mpi() == {
@@ -154,7 +184,12 @@ def test_what_is_refused(tmp_path: Path, text: str, cause: str) -> None:
     with pytest.raises(ProfileError) as caught:
         made(tmp_path, text)
     error = caught.value
-    assert error.code == "P023" and cause in error.cause and error.where.startswith("a.goal:") and error.fix
+    assert (
+        error.code == "P023"
+        and cause in error.cause
+        and error.where.startswith("a.goal:")
+        and error.fix
+    )
     assert "\x1b" not in "".join(error.lines())
 
 
@@ -165,7 +200,10 @@ def test_what_is_refused(tmp_path: Path, text: str, cause: str) -> None:
         ("a: calc 1\nb: calc 2\na requires b\nb requires a", 3, "lines"),
         ("a: calc 1\nb: calc 2\na irequires b\nb irequires a", 3, "lines"),
         (
-            "x: calc 1\na: calc 1\nb: calc 2\nc: calc 3\nd: calc 4\na requires x\nb requires a\nc irequires b\na requires c\nd requires c",
+            (
+                "x: calc 1\na: calc 1\nb: calc 2\nc: calc 3\nd: calc 4\na requires x\n"
+                "b requires a\nc irequires b\na requires c\nd requires c"
+            ),
             4,
             "lines",
         ),
@@ -174,12 +212,22 @@ def test_what_is_refused(tmp_path: Path, text: str, cause: str) -> None:
 def test_rings_are_refused(tmp_path: Path, lines: str, where: int, words: str) -> None:
     with pytest.raises(ProfileError) as caught:
         made(tmp_path, f"num_ranks 1\nrank 0 {{\n{lines}\n}}\n")
-    assert caught.value.code == "P031" and words in caught.value.found and "rank 0" in caught.value.found
+    assert (
+        caught.value.code == "P031"
+        and words in caught.value.found
+        and "rank 0" in caught.value.found
+    )
     assert where <= int(caught.value.where.rsplit(":", 1)[1]) <= where + 2
 
 
 def test_dependencies_backwards_in_the_file_are_none(tmp_path: Path) -> None:
-    found = made(tmp_path, "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 2\nc: calc 3\na requires b\nb requires c\na requires c\n}\n")
+    found = made(
+        tmp_path,
+        (
+            "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 2\nc: calc 3\na requires b\nb requires c\n"
+            "a requires c\n}\n"
+        ),
+    )
     assert len(found.before) == 3
 
 
@@ -190,14 +238,19 @@ def test_ranks_of_which_nothing_is_said_are_counted(tmp_path: Path) -> None:
 
 def test_a_long_comment_hides_no_schedule(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    path.write_bytes(b"\xef\xbb\xbf/*" + b"x\r\n" * 5000 + b"*/\r\nnum_ranks 1\r\nrank 0 {\r\n}\r\n")
+    path.write_bytes(
+        b"\xef\xbb\xbf/*" + b"x\r\n" * 5000 + b"*/\r\nnum_ranks 1\r\nrank 0 {\r\n}\r\n"
+    )
     assert schedules.sniff(path) and schedules.figures(path).ranks == 1
 
 
 def test_receives_that_cannot_be_told(tmp_path: Path) -> None:
     one = HEAD + "rank 0 {\nsend 1b to 1 tag 4\n}\nrank 1 {\nrecv 1b from -1 tag -1\n}\n"
     assert made(tmp_path, one).matched.receive.tolist() == [0], "one stream only: no choice"
-    text = "num_ranks 3\nrank 0 {\nsend 1b to 2\n}\nrank 1 {\nsend 1b to 2\n}\nrank 2 {\nrecv 1b from -1\nrecv 1b from -1\n}\n"
+    text = (
+        "num_ranks 3\nrank 0 {\nsend 1b to 2\n}\nrank 1 {\nsend 1b to 2\n}\nrank 2 {\n"
+        "recv 1b from -1\nrecv 1b from -1\n}\n"
+    )
     found = made(tmp_path, text)
     assert [(f.code, f.count) for f in found.figures.findings] == [("A347", 4)]
     assert "rank 2, line 9, from any rank" in refused("A078", goal.program, found).found
@@ -205,27 +258,54 @@ def test_receives_that_cannot_be_told(tmp_path: Path) -> None:
     assert caught.cause == "no send goes to this rank"
 
 
-@pytest.mark.parametrize("name", ["latency", "overhead", "gap", "seconds_per_byte", "overhead_per_byte", "eager_limit"])
+@pytest.mark.parametrize(
+    "name", ["latency", "overhead", "gap", "seconds_per_byte", "overhead_per_byte", "eager_limit"]
+)
 @pytest.mark.parametrize("value", [-1.0, float("nan")])
 def test_costs_that_cannot_be(tmp_path: Path, name: str, value: float) -> None:
     assert name in refused("A077", goal.program, made(tmp_path, HEAD), Costs(**{name: value})).found
 
 
 def test_a_message_by_hand(tmp_path: Path) -> None:
-    """One message: o + L + (n - 1) G + o; the second of two waits for the card, and its receiver's processor for the first."""
+    """One message: o + L + (n - 1) G + o; the second of two waits for the card, and its receiver's
+    processor for the first.
+    """
     c = Costs()
     one = made(tmp_path, HEAD + "rank 0 {\nsend 1000b to 1\n}\nrank 1 {\nrecv 1000b from 0\n}\n")
-    assert seconds(one, c) == pytest.approx(c.overhead + c.latency + 999 * c.seconds_per_byte + c.overhead, abs=1e-12) == loggopsim(one, c)
-    two = made(tmp_path, HEAD + "rank 0 {\nsend 1b to 1\nsend 1b to 1\n}\nrank 1 {\nrecv 1b from 0\nrecv 1b from 0\n}\n")
-    assert seconds(two, c) == pytest.approx(2 * c.overhead + c.latency + c.overhead, abs=1e-12) == loggopsim(two, c)
+    assert (
+        seconds(one, c)
+        == pytest.approx(c.overhead + c.latency + 999 * c.seconds_per_byte + c.overhead, abs=1e-12)
+        == loggopsim(one, c)
+    )
+    two = made(
+        tmp_path,
+        HEAD
+        + "rank 0 {\nsend 1b to 1\nsend 1b to 1\n}\nrank 1 {\nrecv 1b from 0\nrecv 1b from 0\n}\n",
+    )
+    assert (
+        seconds(two, c)
+        == pytest.approx(2 * c.overhead + c.latency + c.overhead, abs=1e-12)
+        == loggopsim(two, c)
+    )
     wide = Costs(gap=5e-6)
-    assert seconds(two, wide) == pytest.approx(c.overhead + 5e-6 + c.latency + c.overhead, abs=1e-12) == loggopsim(two, wide)
+    assert (
+        seconds(two, wide)
+        == pytest.approx(c.overhead + 5e-6 + c.latency + c.overhead, abs=1e-12)
+        == loggopsim(two, wide)
+    )
 
 
 def test_requires_and_irequires(tmp_path: Path) -> None:
-    """`requires` waits for the end, `irequires` for the begin; on one processor the latter still comes after."""
+    """`requires` waits for the end, `irequires` for the begin; on one processor the latter still
+    comes after.
+    """
     body = "rank 0 {{\na: calc 100 cpu 0\nb: calc 50 cpu {cpu}\nb {what} a\n}}\n"
-    for what, cpu, expected in (("requires", 1, 150), ("irequires", 1, 100), ("irequires", 0, 150), ("requires", 0, 150)):
+    for what, cpu, expected in (
+        ("requires", 1, 150),
+        ("irequires", 1, 100),
+        ("irequires", 0, 150),
+        ("requires", 0, 150),
+    ):
         schedule = made(tmp_path, HEAD + body.format(what=what, cpu=cpu))
         assert seconds(schedule, Costs()) == pytest.approx(expected * 1e-9, abs=1e-12), (what, cpu)
     # behind an operation that itself waits for its processor
@@ -237,8 +317,9 @@ def test_requires_and_irequires(tmp_path: Path) -> None:
 
 def test_a_long_message_waits_for_its_receive(tmp_path: Path) -> None:
     c = Costs(eager_limit=999)
-    text = (
-        HEAD + "rank 0 {\na: send 1000b to 1\nb: calc 1\nb requires a\n}\nrank 1 {\na: calc 9000\nb: recv 1000b from 0\nb requires a\n}\n"
+    text = HEAD + (
+        "rank 0 {\na: send 1000b to 1\nb: calc 1\nb requires a\n}\nrank 1 {\na: calc 9000\n"
+        "b: recv 1000b from 0\nb requires a\n}\n"
     )
     schedule = made(tmp_path, text)
     assert Leaves.READY in goal.program(schedule, c).leaves
@@ -248,7 +329,10 @@ def test_a_long_message_waits_for_its_receive(tmp_path: Path) -> None:
 
 
 def test_both_waiting_is_told(tmp_path: Path) -> None:
-    text = "num_ranks 2\n" + "".join(f"rank {me} {{\na: recv 8b from {1 - me}\nb: send 8b to {1 - me}\nb requires a\n}}\n" for me in (0, 1))
+    text = "num_ranks 2\n" + "".join(
+        f"rank {me} {{\na: recv 8b from {1 - me}\nb: send 8b to {1 - me}\nb requires a\n}}\n"
+        for me in (0, 1)
+    )
     refused("A071", seconds, made(tmp_path, text), Costs())
 
 
@@ -260,7 +344,9 @@ def test_flow_counts_all_bytes(tmp_path: Path) -> None:
 
 @st.composite
 def chains(draw: st.DrawFn) -> tuple[str, int]:
-    """Ranks that do one thing after the other, and the longest path through them where only latency and computing cost [ns]."""
+    """Ranks that do one thing after the other, and the longest path through them where only latency
+    and computing cost [ns].
+    """
     ranks = draw(st.integers(2, 4))
     lines: list[list[str]] = [[] for _ in range(ranks)]
     at = [0] * ranks
@@ -284,28 +370,50 @@ def chains(draw: st.DrawFn) -> tuple[str, int]:
 
 @settings(max_examples=40)
 @given(chains())
-def test_without_overheads_it_is_the_longest_path(tmp_path_factory: pytest.TempPathFactory, drawn: tuple[str, int]) -> None:
+def test_without_overheads_it_is_the_longest_path(
+    tmp_path_factory: pytest.TempPathFactory, drawn: tuple[str, int]
+) -> None:
     text, longest = drawn
     schedule = made(tmp_path_factory.getbasetemp(), text)
     bare = Costs(overhead=0.0, gap=0.0)
-    assert seconds(schedule, bare) == pytest.approx(longest * 1e-9, abs=1e-12) == loggopsim(schedule, bare)
+    assert (
+        seconds(schedule, bare)
+        == pytest.approx(longest * 1e-9, abs=1e-12)
+        == loggopsim(schedule, bare)
+    )
     assert round(seconds(schedule, Costs(gap=0.0)) * 1e12) >= longest * 1000
 
 
 @pytest.mark.parametrize(("name", "sends"), [("binary_tree_32", 31), ("dissemination_32", 160)])
 def test_the_schedules_of_loggopsim(shared: Path, name: str, sends: int) -> None:
-    """Counts as `truth.json` has them; times as LogGOPSim's rules give them, for its default costs and for others."""
+    """Counts as `truth.json` has them; times as LogGOPSim's rules give them, for its default costs
+    and for others.
+    """
     path = shared / "traces" / "goal" / "loggopsim_schedules" / f"{name}.goal"
     assert schedules.sniff(path)
     mpi = schedules.figures(path).mpi()
-    assert (mpi["ranks"], mpi["sends"], mpi["receives"]) == (32, {"count": sends, "bytes": sends}, {"count": sends})
+    assert (mpi["ranks"], mpi["sends"], mpi["receives"]) == (
+        32,
+        {"count": sends, "bytes": sends},
+        {"count": sends},
+    )
     assert mpi["messages"] == {"matched": sends, "unmatched": 0}
     schedule = goal.read(path)
-    for costs in (Costs(), Costs(latency=1e-6, overhead=0.3e-6, gap=0.2e-6), Costs(gap=4e-6), Costs(overhead=0.0, gap=0.0)):
+    for costs in (
+        Costs(),
+        Costs(latency=1e-6, overhead=0.3e-6, gap=0.2e-6),
+        Costs(gap=4e-6),
+        Costs(overhead=0.0, gap=0.0),
+    ):
         assert seconds(schedule, costs) == pytest.approx(loggopsim(schedule, costs), abs=1e-12)
     # five rounds of o + L + o
     assert seconds(schedule, Costs()) == pytest.approx(27.5e-6, abs=1e-12)
 
 
 def test_it_is_no_list_of_calls(shared: Path) -> None:
-    refused("A077", schedules.read, shared / "traces" / "goal" / "loggopsim_schedules" / "binary_tree_32.goal", flops_per_second=1e9)
+    refused(
+        "A077",
+        schedules.read,
+        shared / "traces" / "goal" / "loggopsim_schedules" / "binary_tree_32.goal",
+        flops_per_second=1e9,
+    )

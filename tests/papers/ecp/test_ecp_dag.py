@@ -11,14 +11,18 @@ from turnbuckle.papers.models.dag.tiers import fabric
 from turnbuckle.papers.numbers import PrintedNumber, Recomputed
 
 
-def with_misprints(monkeypatch: pytest.MonkeyPatch, misprints: dict[str, str]) -> dict[str, Recomputed]:
+def with_misprints(
+    monkeypatch: pytest.MonkeyPatch, misprints: dict[str, str]
+) -> dict[str, Recomputed]:
     misprint(monkeypatch, PAPER, misprints)
     return {row.id: row for row in recompute()}
 
 
 @pytest.mark.parametrize("said", PAPER.all, ids=lambda p: f"{p.subject} {p.quantity} {p.place}")
 def test_every_number_counts(monkeypatch: pytest.MonkeyPatch, said: PrintedNumber) -> None:
-    """A number that changes nothing has no place in the file; one that is judged, or judged by, changes a verdict."""
+    """A number that changes nothing has no place in the file; one that is judged, or judged by,
+    changes a verdict.
+    """
     before = {row.id: row for row in recompute()}
     after = with_misprints(monkeypatch, {said.text: f"{float(said.text) * 1.37:.4g}"})
     assert after != before
@@ -27,7 +31,12 @@ def test_every_number_counts(monkeypatch: pytest.MonkeyPatch, said: PrintedNumbe
 
 
 def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    after = {id: row.verdict for id, row in with_misprints(monkeypatch, {"828": "900", "640": "320", "0.5": "1.5"}).items()}
+    after = {
+        id: row.verdict
+        for id, row in with_misprints(
+            monkeypatch, {"828": "900", "640": "320", "0.5": "1.5"}
+        ).items()
+    }
     assert [after[f"R.8.4.{name}"] for name in ("blocks", "lo", "hi")] == ["off", "off", "off"]
     assert (after["R.5.4.put"], after["R.5.4.int"]) == ("reproduced", "off")
 

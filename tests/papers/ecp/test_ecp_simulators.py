@@ -10,7 +10,16 @@ from published_rows import misprint
 from runs import run_of
 
 from turnbuckle.papers.ecp import simulators as ecp_simulators
-from turnbuckle.papers.ecp.simulators import AGOCHART, PAPER, SSI, forced_penalty, implied_penalty, recompute, stretch, table_link
+from turnbuckle.papers.ecp.simulators import (
+    AGOCHART,
+    PAPER,
+    SSI,
+    forced_penalty,
+    implied_penalty,
+    recompute,
+    stretch,
+    table_link,
+)
 from turnbuckle.papers.models.bound.affine import bound_on, least_penalty
 from turnbuckle.papers.numbers import printed
 from turnbuckle.questions.distance.question import tolerate
@@ -36,7 +45,9 @@ def test_one_law_for_all_seven_pairs() -> None:
     """With any other stretch than 16 to 50/3 some pair falls off it: the law says something."""
     assert (stretch().low, stretch().high) == (16, pytest.approx(50 / 3))
     pairs = [(app, link) for app in SSI for link in PAPER.texts(app, "benefit")]
-    assert len(pairs) == 7 and all(ROWS[f"R.SSI.{app}.{link}"].verdict == "reproduced*" for app, link in pairs)
+    assert len(pairs) == 7 and all(
+        ROWS[f"R.SSI.{app}.{link}"].verdict == "reproduced*" for app, link in pairs
+    )
     for app, link in (("MiniVite", "NVLink2"), ("MiniVite", "PCIe4")):
         benefit, penalty = PAPER.number(app, "benefit", link), PAPER.number(app, "penalty", link)
         for k in (10.0, 14.0, 19.0, 48.0):
@@ -46,7 +57,11 @@ def test_one_law_for_all_seven_pairs() -> None:
 
 
 def test_links_of_table_13() -> None:
-    assert {app: table_link(app) for app in SSI[:3]} == {"SW4Lite": "PCIe4", "MiniVite": "NVLink2", "QuickSilver": "PCIe4"}
+    assert {app: table_link(app) for app in SSI[:3]} == {
+        "SW4Lite": "PCIe4",
+        "MiniVite": "NVLink2",
+        "QuickSilver": "PCIe4",
+    }
 
 
 def test_bounds_of_agochart() -> None:
@@ -71,4 +86,6 @@ def test_the_bound_holds_on_real_runs(shared: Path, name: str) -> None:
         bound = float(least_penalty(now / near, 1e-5, 1e-4, 1e-3))
         assert far / now >= bound * (1 - 1e-9)
         (shown,) = re.findall(rf"^\| {name} \| {mode} \| (.*) \|$", page, re.MULTILINE)
-        assert [float(n) for n in shown.split(" | ")] == pytest.approx([now / near, bound, far / now], abs=2e-3), (name, mode)
+        assert [float(n) for n in shown.split(" | ")] == pytest.approx(
+            [now / near, bound, far / now], abs=2e-3
+        ), (name, mode)

@@ -1,4 +1,6 @@
-"""The ECP report's tables: verdicts follow from what is printed; and its inputs against themselves."""
+"""The ECP report's tables: verdicts follow from what is printed; and its inputs against
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,22 @@ def test_the_verdict_follows_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
     misprint(monkeypatch, PAPER, {("Epsilon", "disaggregation penalty"): "5.84"})
     rows = {row.id: row for row in recompute()}
     assert rows["R.T3.dis"].verdict == "reproduced" and rows["R.T3.dis2"].verdict == "off"
-    misprint(monkeypatch, PAPER, {(said.subject, said.quantity): "1.3" for said in PAPER.all if said.quantity == "share of MPI"})
+    misprint(
+        monkeypatch,
+        PAPER,
+        {
+            (said.subject, said.quantity): "1.3"
+            for said in PAPER.all
+            if said.quantity == "share of MPI"
+        },
+    )
     assert {row.id: row for row in recompute()}["R.T3.mpi"].verdict == "reproduced"
 
 
 def test_inputs_are_the_papers() -> None:
-    """Every number is a plain one, stands once, and has its place; tables add to their own subtotals where they do in the paper."""
+    """Every number is a plain one, stands once, and has its place; tables add to their own
+    subtotals where they do in the paper.
+    """
     seen = set()
     for said in PAPER.all:
         assert said.source.startswith(("Table", "section", "sections")) and said.unit, said
@@ -39,10 +51,17 @@ def test_inputs_are_the_papers() -> None:
         for text in said.text.split("–") if "/" not in said.text else ():
             printed(text)
     assert len([s for s in PAPER.all if s.place == "Table 13"]) == 57
-    for app, kinds in (("Epsilon", ("control",)), ("Sigma", ("GPU", "control", "data")), ("GTC-P", ("GPU", "control", "data"))):
+    for app, kinds in (
+        ("Epsilon", ("control",)),
+        ("Sigma", ("GPU", "control", "data")),
+        ("GTC-P", ("GPU", "control", "data")),
+    ):
         for kind in kinds:
             rows = [float(t) for t in PAPER.texts(app, f"{kind} function, time").values()]
-            assert sum(rows) == pytest.approx(float(PAPER.text(app, "time", kind)), abs=0.006), (app, kind)
+            assert sum(rows) == pytest.approx(float(PAPER.text(app, "time", kind)), abs=0.006), (
+                app,
+                kind,
+            )
 
 
 def test_gtcp_closes_only_without_its_waits() -> None:

@@ -1,4 +1,6 @@
-"""The report's own methods at added distance: nothing changes without it, and a run made by hand is what each prints by hand."""
+"""The report's own methods at added distance: nothing changes without it, and a run made by hand is
+what each prints by hand.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from turnbuckle.questions.validate.cases import find
 US = 1_000
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "src" / "turnbuckle" / "examples"
-#: Turns of the run made by hand, and the length of one: 2 us launch, 3 us until the kernel of 10 us begins, a wait that ends 1 us after it.
+#: Turns of the run made by hand, and the length of one: 2 us launch, 3 us until the kernel of 10 us
+#: begins, a wait that ends 1 us after it.
 TURNS, TURN = 20, 20 * US
 
 
@@ -26,7 +29,10 @@ def loop() -> Run:
     api, kernels = [], []
     for n in range(TURNS):
         at = n * TURN
-        api += [call(at, at + 2 * US, n + 1), call(at + 2 * US, at + 16 * US, name="cudaDeviceSynchronize")]
+        api += [
+            call(at, at + 2 * US, n + 1),
+            call(at + 2 * US, at + 16 * US, name="cudaDeviceSynchronize"),
+        ]
         kernels.append(on_device(at + 5 * US, at + 15 * US, n + 1))
     return Run.of(profile_of(api=api, kernels=kernels), source="h100-sxm5")
 
@@ -50,11 +56,14 @@ def test_each_method_is_what_its_law_says_by_hand(loop: Run) -> None:
     told = {name: method(loop)(delay, 1.0) for name, method in METHODS.items()}
     assert told["ssi, added"] == pytest.approx(measured + TURNS * 2 * delay)
     assert told["ssi"] == pytest.approx(measured * (kernel + 2 * delay) / kernel)
-    # a kernel begins the latency after its call, and each wait waits for it: one delay a turn, where two were waited for
+    # a kernel begins the latency after its call, and each wait waits for it: one delay a turn,
+    # where two were waited for
     assert told["agochart"] == pytest.approx(measured + TURNS * delay, rel=0.01)
     control, gpu = TURNS * (launch + wait), TURNS * kernel
     counted = control + gpu + max(measured - gpu - control, 0.0)
-    assert told["equation 4"] == pytest.approx(measured * (counted + control * (slower - 1)) / counted)
+    assert told["equation 4"] == pytest.approx(
+        measured * (counted + control * (slower - 1)) / counted
+    )
     assert told["equation 4, waits once"] == pytest.approx(measured + TURNS * launch * (slower - 1))
 
 
@@ -65,8 +74,13 @@ def test_slower_copies_change_nothing_where_nothing_is_copied(loop: Run) -> None
 
 
 def test_every_program_whose_calls_were_delayed_is_asked_by_the_report_too() -> None:
-    asked = {case.name: [ask.model for ask in case.asks] for case in find([], ROOT / "validation" / "cases")}
-    assert {name for name, models in asked.items() if "distance" in models} == {n for n, models in asked.items() if "published" in models}
+    asked = {
+        case.name: [ask.model for ask in case.asks]
+        for case in find([], ROOT / "validation" / "cases")
+    }
+    assert {name for name, models in asked.items() if "distance" in models} == {
+        n for n, models in asked.items() if "published" in models
+    }
     cases = {g.model: g.cases for g in shipped_groups() if g.kind == "distance"}
     assert {cases[name] for name in METHODS} == {cases["timeline"]} == {cases["sum"]}
 
@@ -79,7 +93,9 @@ def test_every_program_whose_calls_were_delayed_is_asked_by_the_report_too() -> 
         ("agochart", "sharing {run} --law agochart --latency 1us,1ms --bandwidth 16GB/s --runs 1"),
     ],
 )
-def test_a_verb_says_how_far_off_its_method_was(model: str, asked: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verb_says_how_far_off_its_method_was(
+    model: str, asked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = asked.format(run=EXAMPLES / "dgemm-like-synthetic.sqlite").split()
     assert cli_run.run(["model", *words, "--no-cache"]) == 0
     assert shipped_in_words("distance", model) in " ".join(capsys.readouterr().out.split())

@@ -38,19 +38,25 @@ def profile() -> tb.Profile:
 
 
 def test_the_papers_figure() -> None:
-    """Alpha 8 over 2.5 TFLOP/s: near 7 for 4096 at 400 GB/s, 5.04 for 1024, twice the host from 78 GB/s."""
+    """Alpha 8 over 2.5 TFLOP/s: near 7 for 4096 at 400 GB/s, 5.04 for 1024, twice the host from 78
+    GB/s.
+    """
     found = study(by_alpha(8.0))
     small, _, large = found.products
     assert large.speedup[0, -1] == pytest.approx(6.97785, rel=1e-4)
     assert small.speedup[0, -1] == pytest.approx(5.0443, rel=1e-4)
-    assert break_even_bandwidth(1024, 2.5e12, small.kernel_seconds, speedup=2) == pytest.approx(78.1e9, rel=1e-3)
+    assert break_even_bandwidth(1024, 2.5e12, small.kernel_seconds, speedup=2) == pytest.approx(
+        78.1e9, rel=1e-3
+    )
     assert float(operations(1024)) == 2 * 1024**3
     assert found.times.mode == "alpha" and "host time / 8" in found.times.source
 
 
 @drawn
 @given(sizes, rates, alphas, st.floats(1e8, 1e13), st.floats(0, 1e-3))
-def test_moving_pays_exactly_where_the_rule_says(n: int, host_rate: float, alpha: float, bandwidth: float, launch: float) -> None:
+def test_moving_pays_exactly_where_the_rule_says(
+    n: int, host_rate: float, alpha: float, bandwidth: float, launch: float
+) -> None:
     host, copies = float(host_seconds(n, host_rate)), float(copy_seconds(n, bandwidth))
     kernel = float(by_alpha(alpha, host_rate).seconds_of(n))
     ratio, limit = (launch + copies) / host, float(offload_ratio_limit(alpha))
@@ -60,7 +66,9 @@ def test_moving_pays_exactly_where_the_rule_says(n: int, host_rate: float, alpha
 
 @drawn
 @given(sizes, rates, alphas, st.floats(1, 10), st.floats(0, 1e-3))
-def test_break_even_is_where_both_take_the_same_time(n: int, host_rate: float, alpha: float, speedup: float, launch: float) -> None:
+def test_break_even_is_where_both_take_the_same_time(
+    n: int, host_rate: float, alpha: float, speedup: float, launch: float
+) -> None:
     kernel = float(by_alpha(alpha, host_rate).seconds_of(n))
     needed = break_even_bandwidth(n, host_rate, kernel, launch, speedup, latency=1e-6)
     if math.isinf(needed):
@@ -72,12 +80,16 @@ def test_break_even_is_where_both_take_the_same_time(n: int, host_rate: float, a
 
 @drawn
 @given(alphas, st.floats(1e-7, 1e-3), st.floats(1e9, 1e12))
-def test_the_smallest_size_that_pays_is_the_smallest(alpha: float, launch: float, bandwidth: float) -> None:
+def test_the_smallest_size_that_pays_is_the_smallest(
+    alpha: float, launch: float, bandwidth: float
+) -> None:
     (found,) = study(by_alpha(alpha), launches=[launch], bandwidths=[bandwidth]).pays_from.ravel()
 
     def pays(n: float) -> bool:
         times = by_alpha(alpha)
-        return launch + float(copy_seconds(n, bandwidth) + times.seconds_of(n)) < float(host_seconds(n, 2.5e12))
+        return launch + float(copy_seconds(n, bandwidth) + times.seconds_of(n)) < float(
+            host_seconds(n, 2.5e12)
+        )
 
     if math.isnan(found):
         assert not pays(10_000_000)
@@ -96,11 +108,19 @@ def test_bandwidth_helps_and_launches_cost() -> None:
 def test_sizes_of_a_recording_are_read_off_its_copies(profile: tb.Profile) -> None:
     times, left_out = recorded(profile)
     assert times.mode == "measured" and left_out == 0
-    assert times.sizes.tolist() == [144, 256, 512, 1024, 2048, 4096, 8192] and times.counts.tolist() == [5] * 7
+    assert (
+        times.sizes.tolist() == [144, 256, 512, 1024, 2048, 4096, 8192]
+        and times.counts.tolist() == [5] * 7
+    )
     # the times it was made from, within their spread
-    assert times.seconds_of(np.array([1024.0, 8192.0])) == pytest.approx([203.9e-6, 66.3e-3], rel=0.05)
+    assert times.seconds_of(np.array([1024.0, 8192.0])) == pytest.approx(
+        [203.9e-6, 66.3e-3], rel=0.05
+    )
     found = study(times)
-    assert all(p.kernel_ends is not None and p.kernel_ends[0] < p.kernel_seconds < p.kernel_ends[1] for p in found.products)
+    assert all(
+        p.kernel_ends is not None and p.kernel_ends[0] < p.kernel_seconds < p.kernel_ends[1]
+        for p in found.products
+    )
     assert all((p.low <= p.speedup).all() and (p.speedup <= p.high).all() for p in found.products)
 
 
@@ -108,7 +128,10 @@ def test_the_recording_pays_from_where_it_says(profile: tb.Profile) -> None:
     times, _ = recorded(profile)
     found = study(times, launches=[4.5e-6], bandwidths=[25e9])
     (n,) = found.pays_from.ravel()
-    pays = [4.5e-6 + float(copy_seconds(m, 25e9) + times.seconds_of(m)) < float(host_seconds(m, 2.5e12)) for m in (n - 1, n)]
+    pays = [
+        4.5e-6 + float(copy_seconds(m, 25e9) + times.seconds_of(m)) < float(host_seconds(m, 2.5e12))
+        for m in (n - 1, n)
+    ]
     assert pays == [False, True]
 
 
@@ -128,18 +151,27 @@ def test_a_size_without_copies_is_refused(shared: Path) -> None:
 
 
 def test_measured_products_of_azure(shared: Path, tmp_path: Path) -> None:
-    """Half precision on an A100: 1024 is worth its copies over PCIe 4 at 2.5 TFLOP/s, though the link takes 2/3 of the time."""
+    """Half precision on an A100: 1024 is worth its copies over PCIe 4 at 2.5 TFLOP/s, though the
+    link takes 2/3 of the time.
+    """
     import re
 
-    text = (shared / "traces/measured/azure_nd_a100_h100/ND_A100_v4_results.md").read_text(encoding="utf-8")
+    text = (shared / "traces/measured/azure_nd_a100_h100/ND_A100_v4_results.md").read_text(
+        encoding="utf-8"
+    )
     rows = re.findall(r"^\| (\d+)\s+\| (\d+)\s+\| (\d+)\s+\| ([\d.]+)", text, re.MULTILINE)
     path = tmp_path / "a100.csv"
-    path.write_text("size, rate [TFLOP/s]\n" + "".join(f"{m}, {r}\n" for m, n, k, r in rows if m == n == k), encoding="utf-8")
+    path.write_text(
+        "size, rate [TFLOP/s]\n" + "".join(f"{m}, {r}\n" for m, n, k, r in rows if m == n == k),
+        encoding="utf-8",
+    )
     times = read_times(path)
     assert times.sizes.tolist() == [1024, 2048, 4096, 8192, 16384]
     assert float(times.seconds_of(4096)) == pytest.approx(2 * 4096**3 / 228e12)
     found = study(times, bandwidths=[26.28e9], launches=[4.5e-6], latency=2e-6, element_bytes=2)
-    assert [float(p.speedup[0, 0]) for p in found.products] == pytest.approx([3.21, 6.57, 12.37, 22.36, 36.81], rel=2e-3)
+    assert [float(p.speedup[0, 0]) for p in found.products] == pytest.approx(
+        [3.21, 6.57, 12.37, 22.36, 36.81], rel=2e-3
+    )
 
 
 def test_measured_times_go_through_the_points_and_not_beyond() -> None:
@@ -150,7 +182,9 @@ def test_measured_times_go_through_the_points_and_not_beyond() -> None:
         refused("A160", times.seconds_of, beyond)
     refused("A160", study, times, sizes=[4096])
     never = study(measured([100, 200], [1.0, 1.0], "slow"))
-    assert np.isnan(never.pays_from).all() and all(p.ratio_limit == 0.0 and np.isinf(p.needed).all() for p in never.products)
+    assert np.isnan(never.pays_from).all() and all(
+        p.ratio_limit == 0.0 and np.isinf(p.needed).all() for p in never.products
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,16 +234,28 @@ def test_the_figure(profile: tb.Profile) -> None:
     assert [p.size for p in panels(many)] == [144, 1024, 8192]
     (figure,) = draw([dgemm_figure(many)])
     assert (
-        all(f"N = {n}" in figure.svg for n in ("144", "1\N{NARROW NO-BREAK SPACE}024", "8\N{NARROW NO-BREAK SPACE}192"))
+        all(
+            f"N = {n}" in figure.svg
+            for n in ("144", "1\N{NARROW NO-BREAK SPACE}024", "8\N{NARROW NO-BREAK SPACE}192")
+        )
         and "launch time" in figure.svg
         and "measured" in figure.caption
     )
     assert len(figure.rows) == 7 * 6 * 9
-    (one,) = draw([dgemm_figure(study(by_alpha(8.0), sizes=[1024], launches=[0.0], bandwidths=bandwidths))])
-    assert one.svg.count("kernel alone") == figure.svg.count("kernel alone") // 3 and "Nobody measured" in one.caption
+    (one,) = draw(
+        [dgemm_figure(study(by_alpha(8.0), sizes=[1024], launches=[0.0], bandwidths=bandwidths))]
+    )
+    assert (
+        one.svg.count("kernel alone") == figure.svg.count("kernel alone") // 3
+        and "Nobody measured" in one.caption
+    )
     steep = dgemm_figure(study(by_alpha(500.0), bandwidths=bandwidths))
     (_, row) = steep.spec["vconcat"]
-    scales = {layer["encoding"]["y"]["scale"].get("type") for panel in row["hconcat"] for layer in panel["layer"]}
+    scales = {
+        layer["encoding"]["y"]["scale"].get("type")
+        for panel in row["hconcat"]
+        for layer in panel["layer"]
+    }
     assert scales == {"log"}, "small products are not left on the floor"
 
 

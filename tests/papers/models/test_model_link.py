@@ -18,14 +18,23 @@ from turnbuckle.cost.pcie import Pcie
 from turnbuckle.machine import load
 
 Run = Callable[..., Ran]
-KEYS = ["link", "way", "size_bytes", "sent_bytes", "received_bytes", "efficiency", "bandwidth", "seconds"]
+KEYS = [
+    "link",
+    "way",
+    "size_bytes",
+    "sent_bytes",
+    "received_bytes",
+    "efficiency",
+    "bandwidth",
+    "seconds",
+]
 
 
 def asked(turnbuckle: Run, *words: object) -> dict[str, Any]:
     return document(turnbuckle("model", "link", *words, "--format", "json"))
 
 
-# --- answers ------------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 def test_table_of_one_link(turnbuckle: Run) -> None:
@@ -34,11 +43,34 @@ def test_table_of_one_link(turnbuckle: Run) -> None:
     assert ran.code == 0 and "14.21 GB/s for packets" in ran.out
     assert lines[3].split() == ["size", "sent", "received", "efficiency", "bandwidth", "time"]
     assert lines[4].split() == ["64", "B", "24", "84", "76.2%", "10.8", "GB/s", "2.01", "us"]
-    assert lines[5].split() == ["1", "GiB", "50,331,648", "1.158", "GB", "92.8%", "13.2", "GB/s", "81.5", "ms"]
+    assert lines[5].split() == [
+        "1",
+        "GiB",
+        "50,331,648",
+        "1.158",
+        "GB",
+        "92.8%",
+        "13.2",
+        "GB/s",
+        "81.5",
+        "ms",
+    ]
 
 
 def test_json_is_the_equations(turnbuckle: Run) -> None:
-    found = asked(turnbuckle, "pcie4-x16", "nvlink2-x2", "--sizes", "100 B", "--sizes", "1 MiB", "--way", "both", "--latency", "3 us")
+    found = asked(
+        turnbuckle,
+        "pcie4-x16",
+        "nvlink2-x2",
+        "--sizes",
+        "100 B",
+        "--sizes",
+        "1 MiB",
+        "--way",
+        "both",
+        "--latency",
+        "3 us",
+    )
     rows = found["rows"]
     assert [list(row) for row in rows] == [KEYS] * 4
     assert [(r["link"], r["size_bytes"]) for r in rows] == [
@@ -51,8 +83,12 @@ def test_json_is_the_equations(turnbuckle: Run) -> None:
     for row, link in zip(rows, links, strict=True):
         n = row["size_bytes"]
         assert row["seconds"] == float(copy_seconds(n, link, "both", latency=3e-6))
-        assert row["bandwidth"] == float(link.bandwidth(n, "both")) and row["efficiency"] == float(link.efficiency(n, "both"))
-        assert [row["sent_bytes"], row["received_bytes"]] == [float(b) for b in link.wire_bytes(n, "both")]
+        assert row["bandwidth"] == float(link.bandwidth(n, "both")) and row["efficiency"] == float(
+            link.efficiency(n, "both")
+        )
+        assert [row["sent_bytes"], row["received_bytes"]] == [
+            float(b) for b in link.wire_bytes(n, "both")
+        ]
     assert found["schema_version"] == 2 and found["findings"] == [] and found["tags"] is None
     assert found["links"][1] == {
         "name": "nvlink2-x2",
@@ -80,7 +116,9 @@ def test_settings_reach_the_link(turnbuckle: Run) -> None:
         "--legacy-mrrs",
     )
     links = asked(turnbuckle, "pcie5-x8,nvlink3-x4", *words)["links"]
-    assert Pcie(**links[0]["settings"]) == Pcie(5, 8, 512, 1024, 128, "rcb", 32, True, "symbols", True, True)
+    assert Pcie(**links[0]["settings"]) == Pcie(
+        5, 8, 512, 1024, 128, "rcb", 32, True, "symbols", True, True
+    )
 
 
 def test_pageable_copies_and_their_doubt(turnbuckle: Run) -> None:
@@ -103,17 +141,27 @@ def test_reads_in_flight_stand_beside_the_papers_answer(turnbuckle: Run) -> None
     (row,) = found["rows"]
     limited = float(read_limited(2**20, Pcie(4), "read", tags=256, round_trip=101e-6))
     assert row["limited_bandwidth"] == limited < row["bandwidth"]
-    assert row["limited_seconds"] == pytest.approx(2**20 / limited) and row["seconds"] == pytest.approx(2**20 / row["bandwidth"])
+    assert row["limited_seconds"] == pytest.approx(2**20 / limited) and row[
+        "seconds"
+    ] == pytest.approx(2**20 / row["bandwidth"])
     assert [f["code"] for f in found["findings"]] == ["A332"]
     table = turnbuckle("model", "link", *words)
     assert "1.3 GB/s" in table.out and "A332" in table.out
     assert asked(turnbuckle, *words, "--way", "write")["findings"] == [], "writes are posted"
 
 
-def test_no_number_is_cut_however_many_links(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_number_is_cut_however_many_links(
+    turnbuckle: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for words in ((), ("--tags", 64, "--round-trip", "3 us"), ("--host-memory", "50 GB/s", "--tags", 64, "--round-trip", "3 us")):
-        out = turnbuckle("model", "link", "pcie1-x1", "pcie4-x16", "pcie7-x32", "nvlink5-x18", *words).out
+    for words in (
+        (),
+        ("--tags", 64, "--round-trip", "3 us"),
+        ("--host-memory", "50 GB/s", "--tags", 64, "--round-trip", "3 us"),
+    ):
+        out = turnbuckle(
+            "model", "link", "pcie1-x1", "pcie4-x16", "pcie7-x32", "nvlink5-x18", *words
+        ).out
         assert "…" not in out and max(map(len, out.splitlines())) <= 80
         heads = " ".join(line for line in out.splitlines() if "each way" not in line)
         assert all(name in heads for name in ("pcie1-x1", "pcie4-x16", "pcie7-x32", "nvlink5-x18"))
@@ -122,14 +170,23 @@ def test_no_number_is_cut_however_many_links(turnbuckle: Run, monkeypatch: pytes
 def test_units_stay_on_a_narrow_terminal(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     for words in ((), ("--host-memory", "50 GB/s", "--tags", 64, "--round-trip", "3 us")):
-        rows = [line for line in turnbuckle("model", "link", "pcie4-x16", *words).out.splitlines() if line.startswith(("64 B", "256 MiB"))]
-        assert [row.rstrip()[-2:] for row in rows] == ["ns", "ms"] and all(len(row) <= 60 for row in rows)
+        rows = [
+            line
+            for line in turnbuckle("model", "link", "pcie4-x16", *words).out.splitlines()
+            if line.startswith(("64 B", "256 MiB"))
+        ]
+        assert [row.rstrip()[-2:] for row in rows] == ["ns", "ms"] and all(
+            len(row) <= 60 for row in rows
+        )
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet"])
 def test_rows_for_programs(turnbuckle: Run, tmp_path: Path, format: str) -> None:
     file = tmp_path / f"rows.{format}"
-    assert turnbuckle("model", "link", "pcie4-x16", "pcie5-x16", "--format", format, "-o", file).code == 0
+    assert (
+        turnbuckle("model", "link", "pcie4-x16", "pcie5-x16", "--format", format, "-o", file).code
+        == 0
+    )
     frame = pl.read_parquet(file) if format == "parquet" else pl.read_csv(file)
     assert frame.columns == KEYS and frame.height == 20
     assert frame["bandwidth"][19] == pytest.approx(float(Pcie(5).bandwidth(2**28, "read")))
@@ -141,7 +198,7 @@ def test_csv_goes_to_the_terminal(turnbuckle: Run) -> None:
     assert row["link"] == "pcie4-x16" and float(row["size_bytes"]) == 1024
 
 
-# --- refused ------------------------------------------------------------------------------------------------------------
+# --- refused --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -177,12 +234,28 @@ def test_csv_goes_to_the_terminal(turnbuckle: Run) -> None:
 def test_refused_with_cause_or_fix(turnbuckle: Run, code: str, words: tuple[str, ...]) -> None:
     ran = turnbuckle("model", "link", *words)
     assert (ran.code, ran.out) == (2, "")
-    assert f"error[{code}]" in ran.err and ("fix:" in ran.err or "cause:" in ran.err) and "\x1b]" not in ran.err
+    assert (
+        f"error[{code}]" in ran.err
+        and ("fix:" in ran.err or "cause:" in ran.err)
+        and "\x1b]" not in ran.err
+    )
 
 
 def test_links_of_machines_by_name(turnbuckle: Run) -> None:
-    """Perlmutter's GPUs hang on PCIe 4 x16 and its copies take 2 us besides their bytes; Summit states no latency."""
-    asked = ("model", "link", "pcie4-x16", "--on", "perlmutter,summit", "--sizes", "1 MiB", "--format", "json")
+    """Perlmutter's GPUs hang on PCIe 4 x16 and its copies take 2 us besides their bytes; Summit
+    states no latency.
+    """
+    asked = (
+        "model",
+        "link",
+        "pcie4-x16",
+        "--on",
+        "perlmutter,summit",
+        "--sizes",
+        "1 MiB",
+        "--format",
+        "json",
+    )
     found = document(turnbuckle(*asked))
     by_name = {link["name"]: link for link in found["links"]}
     assert [(n, link["link"]) for n, link in by_name.items()] == [
@@ -191,7 +264,11 @@ def test_links_of_machines_by_name(turnbuckle: Run) -> None:
         ("summit", "nvlink2-x2"),
     ]
     late = load("perlmutter").value("link.h2d.latency")
-    assert late and by_name["perlmutter"]["latency_seconds"] == late and by_name["summit"]["latency_seconds"] == 0.0
+    assert (
+        late
+        and by_name["perlmutter"]["latency_seconds"] == late
+        and by_name["summit"]["latency_seconds"] == 0.0
+    )
     seconds = {row["link"]: row["seconds"] for row in found["rows"]}
     assert seconds["perlmutter"] == pytest.approx(seconds["pcie4-x16"] + late)
     same = document(turnbuckle(*asked, "--latency", "1us"))

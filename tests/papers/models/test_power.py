@@ -31,7 +31,11 @@ drawn = settings(max_examples=80)
 
 
 @drawn
-@given(st.floats(0.5, 20), st.floats(20, 40), st.lists(st.floats(2005, 2030), min_size=3, max_size=9, unique=True))
+@given(
+    st.floats(0.5, 20),
+    st.floats(20, 40),
+    st.lists(st.floats(2005, 2030), min_size=3, max_size=9, unique=True),
+)
 def test_a_planted_doubling_time_is_found(years: float, log2: float, at: list[float]) -> None:
     when = np.array(at)
     if np.ptp(when) < 1:
@@ -40,7 +44,10 @@ def test_a_planted_doubling_time_is_found(years: float, log2: float, at: list[fl
     assert found.doubling_years.value == pytest.approx(years, rel=1e-6)
     assert found.doubling_years.low == pytest.approx(years, rel=1e-3)
     there = found.efficiency(2026)
-    assert there.value == pytest.approx(2.0 ** (log2 + 11 / years), rel=1e-6) and there.low <= there.value <= there.high
+    assert (
+        there.value == pytest.approx(2.0 ** (log2 + 11 / years), rel=1e-6)
+        and there.low <= there.value <= there.high
+    )
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
@@ -68,9 +75,21 @@ def test_the_papers_trend() -> None:
 
 def test_the_papers_design_points() -> None:
     """Table I: 133 TFLOP/s at 700 W and 76 % of it at half the power."""
-    points = {p.name: p.rate.value for p in design_points(Interval(0.19e12, 0.18e12, 0.2e12), 700, 0.5, 350, power_exponent(0.76, 0.5))}
-    assert points["2026 on-board"] == points["2026 APU, all power to the GPU"] == pytest.approx(133e12)
-    assert points["2026 discrete"] == points["2026 disaggregated"] == points["2026 APU"] == pytest.approx(101.08e12)
+    points = {
+        p.name: p.rate.value
+        for p in design_points(
+            Interval(0.19e12, 0.18e12, 0.2e12), 700, 0.5, 350, power_exponent(0.76, 0.5)
+        )
+    }
+    assert (
+        points["2026 on-board"] == points["2026 APU, all power to the GPU"] == pytest.approx(133e12)
+    )
+    assert (
+        points["2026 discrete"]
+        == points["2026 disaggregated"]
+        == points["2026 APU"]
+        == pytest.approx(101.08e12)
+    )
 
 
 def test_the_exponent_of_two_boards() -> None:
@@ -81,7 +100,12 @@ def test_every_shipped_part_has_a_source() -> None:
     parts = shipped()
     assert len({p.name for p in parts}) == len(parts) >= 10
     for p in parts:
-        assert p.source and p.rate("best") >= p.vector > 1e12 and 100 < p.power < 2000 and p.form in ("full", "reduced")
+        assert (
+            p.source
+            and p.rate("best") >= p.vector > 1e12
+            and 100 < p.power < 2000
+            and p.form in ("full", "reduced")
+        )
 
 
 def test_shipped_parts_agree_with_the_catalogue(shared: Path) -> None:
@@ -93,12 +117,18 @@ def test_shipped_parts_agree_with_the_catalogue(shared: Path) -> None:
             if row["parameter"] in ("fp64_vector", "fp64_matrix", "tdp", "launch_year"):
                 rows[row["entity"], row["parameter"]] = float(row["value"])
     for p in shipped():
-        assert rows[p.name, "fp64_vector"] == p.vector and rows[p.name, "tdp"] == p.power and rows[p.name, "launch_year"] == p.year
+        assert (
+            rows[p.name, "fp64_vector"] == p.vector
+            and rows[p.name, "tdp"] == p.power
+            and rows[p.name, "launch_year"] == p.year
+        )
         assert rows.get((p.name, "fp64_matrix")) == p.matrix
 
 
 def test_the_trend_of_the_shipped_parts() -> None:
-    """Matrix units count: the best rates double in about three years, the vector rates take longer."""
+    """Matrix units count: the best rates double in about three years, the vector rates take
+    longer.
+    """
     modules = chosen(shipped())
     assert {p.form for p in modules} == {"full"}
     best, vector = fitted(modules), fitted(modules, "vector")
@@ -109,17 +139,32 @@ def test_the_trend_of_the_shipped_parts() -> None:
 
 def test_parts_of_a_user(tmp_path: Path) -> None:
     path = tmp_path / "parts.csv"
-    path.write_text("part, year, rate [TFLOP/s], power [W], source\na, 2016, 1, 100, me\nb, 2018, 2, 100,\nc, 2020, 4, 100, me\n")
+    path.write_text(
+        "part, year, rate [TFLOP/s], power [W], source\na, 2016, 1, 100, me\n"
+        "b, 2018, 2, 100,\nc, 2020, 4, 100, me\n"
+    )
     found = power_study(read_parts(path))
-    assert found.doubling_years.value == pytest.approx(2.0) and found.efficiency.value == pytest.approx(0.32e12)
+    assert found.doubling_years.value == pytest.approx(
+        2.0
+    ) and found.efficiency.value == pytest.approx(0.32e12)
     assert [p.source for p in found.parts] == ["me", "parts.csv:3", "me"] and found.findings == ()
-    assert found.printed.keys() == {"2026 on-board", "2026 discrete", "2026 disaggregated", "2026 APU"}
-    assert found.printed["2026 on-board"] == 133e12 and power_study(read_parts(path), year=2027).printed == {}
+    assert found.printed.keys() == {
+        "2026 on-board",
+        "2026 discrete",
+        "2026 disaggregated",
+        "2026 APU",
+    }
+    assert (
+        found.printed["2026 on-board"] == 133e12
+        and power_study(read_parts(path), year=2027).printed == {}
+    )
 
 
 def test_doubtful_sources_are_said() -> None:
     found = power_study(chosen(shipped()))
-    assert [f.code for f in found.findings] == ["A344"] and "V100-SXM2-16GB" in found.findings[0].detail
+    assert [f.code for f in found.findings] == ["A344"] and "V100-SXM2-16GB" in found.findings[
+        0
+    ].detail
 
 
 def test_too_few_parts() -> None:
@@ -128,7 +173,16 @@ def test_too_few_parts() -> None:
         refused("A161", fitted, parts)
 
 
-@pytest.mark.parametrize("wrong", [{"year": math.nan}, {"share": 0.0}, {"package": -1.0}, {"exponent": 9.0}, {"card_power": math.inf}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"year": math.nan},
+        {"share": 0.0},
+        {"package": -1.0},
+        {"exponent": 9.0},
+        {"card_power": math.inf},
+    ],
+)
 def test_numbers_that_cannot_be(wrong: dict[str, float]) -> None:
     refused("A048", power_study, chosen(shipped()), **wrong)
     refused("A048", power_study, (), doubling_years=0.0, base=part_named("MI100"))

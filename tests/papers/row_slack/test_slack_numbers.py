@@ -16,7 +16,9 @@ from turnbuckle.papers.row_slack.numbers import recompute
 
 def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A misprint in the file is found: the verdicts are no list."""
-    misprint(monkeypatch, PAPER, {"2048": "2049", "83": "84", "16.85": "185", "5:4": "4:5", "24": "25"})
+    misprint(
+        monkeypatch, PAPER, {"2048": "2049", "83": "84", "16.85": "185", "5:4": "4:5", "24": "25"}
+    )
     verdicts = {r.id: r.verdict for r in recompute()}
     wanted = dict.fromkeys(("S.T1.80", "S.T2.N13", "S.T3.LAMMPS", "S.4A.24"), "off")
     wanted |= dict.fromkeys(("S.5.ratio", "S.T1.100"), "reproduced")
@@ -26,7 +28,11 @@ def test_verdicts_follow_from_the_numbers(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_smallest_box_and_the_copy_rate_are_judged_too(monkeypatch: pytest.MonkeyPatch) -> None:
     points = binned_slack.table_two()
     misprint(monkeypatch, PAPER, {"32": "33"})
-    monkeypatch.setattr(slack_numbers, "table_two", lambda: [replace(points[0], copy_seconds=points[0].copy_seconds / 3), *points[1:]])
+    monkeypatch.setattr(
+        slack_numbers,
+        "table_two",
+        lambda: [replace(points[0], copy_seconds=points[0].copy_seconds / 3), *points[1:]],
+    )
     verdicts = {r.id: r.verdict for r in recompute()}
     assert (verdicts["S.T1.20"], verdicts["S.T2.bw"]) == ("off", "off")
 

@@ -1,4 +1,6 @@
-"""The modelled proxy: closed forms, and a first-come-first-served simulation that knows no graph."""
+"""The modelled proxy: closed forms, and a first-come-first-served simulation that knows no
+graph.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +31,31 @@ def test_one_synchronous_thread_feels_every_call() -> None:
         run = modelled(proxy)
         assert float(run.seconds()) == pytest.approx(loop, abs=2e-9 * proxy.iterations)
         assert run.calls == 5 * proxy.iterations
-        np.testing.assert_allclose(run.seconds(SLACKS) - run.seconds(), run.calls * SLACKS, rtol=1e-8)
-        np.testing.assert_allclose(seed_S(run.seconds(SLACKS), run.calls, SLACKS) / run.seconds(), 1.0, rtol=1e-12)
+        np.testing.assert_allclose(
+            run.seconds(SLACKS) - run.seconds(), run.calls * SLACKS, rtol=1e-8
+        )
+        np.testing.assert_allclose(
+            seed_S(run.seconds(SLACKS), run.calls, SLACKS) / run.seconds(), 1.0, rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize(("waits", "felt"), [("calls", 5), ("copies", 4), ("end", 1)])
 def test_a_call_that_does_not_wait_hides_its_slack_behind_the_work(waits: Waits, felt: int) -> None:
-    """A small slack is felt by calls that wait for the device, and by the first of each iteration."""
+    """A small slack is felt by calls that wait for the device, and by the first of each
+    iteration.
+    """
     run = modelled(SMALL, waits=waits)
     slack = 1e-6
     per_iteration = float(run.seconds(slack) - run.seconds()) / SMALL.iterations / slack
-    # the first call of an iteration finds the device idle, so with "end" its own command is early and nothing else is felt
+    # the first call of an iteration finds the device idle, so with "end" its own command is early
+    # and nothing else is felt
     assert per_iteration == pytest.approx(felt, abs=0.05)
 
 
 def test_many_threads_hide_slack_up_to_a_tolerance() -> None:
-    """P11: while the device is never idle, an iteration more costs the same with slack as without."""
+    """P11: while the device is never idle, an iteration more costs the same with slack as
+    without.
+    """
     proxy = table_two()[1]
     busiest = max(proxy.kernel_seconds, 2 * proxy.copy_seconds)
     alone = 3 * proxy.copy_seconds + proxy.kernel_seconds
@@ -69,7 +80,9 @@ def test_equation_1_takes_out_slack_that_was_hidden() -> None:
         at_rest = float(modelled(proxy, CROWD).seconds())
         for slack in (1e-4, 1e-2):
             run = modelled(proxy, CROWD, served_at=slack)
-            found[proxy.size_bytes, slack] = float(seed_S(run.seconds(slack), run.calls, slack)) / at_rest
+            found[proxy.size_bytes, slack] = (
+                float(seed_S(run.seconds(slack), run.calls, slack)) / at_rest
+            )
     assert all(ratio < 1 for ratio in found.values())
     assert min(found.values()) == pytest.approx(0.216, abs=0.001)
 
@@ -79,7 +92,9 @@ def test_service_strictly_in_turn_makes_slack_cost_more_than_itself() -> None:
     proxy, slack = table_two()[0], 1e-2
     strict, served = modelled(proxy, CROWD, in_turn=True), modelled(proxy, CROWD, served_at=slack)
     at_rest = strict.seconds()
-    left = [float(seed_S(run.seconds(slack), run.calls, slack) / at_rest) for run in (strict, served)]
+    left = [
+        float(seed_S(run.seconds(slack), run.calls, slack) / at_rest) for run in (strict, served)
+    ]
     assert left[0] == pytest.approx(22.5, abs=0.05) and left[1] < 0.3
 
 
@@ -100,20 +115,25 @@ def test_the_modelled_run_is_a_recording_that_comes_back() -> None:
     timeline = modelled(SMALL, 3).timeline
     assert np.array_equal(timeline.recorded_ns(), timeline.graph.time_ns)
     assert not timeline.graph.residual_ns.any(), "everything is explained"
-    assert timeline.graph.time_ns.max() * 1e-9 == pytest.approx(float(modelled(SMALL, 3).seconds()), rel=1e-12)
+    assert timeline.graph.time_ns.max() * 1e-9 == pytest.approx(
+        float(modelled(SMALL, 3).seconds()), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
-    ("threads", "iterations", "slack"), [(0, 1, 0.0), (1, 0, 0.0), (10**7, 10, 0.0), (1, 1, -1e-6), (1, 1, float("nan"))]
+    ("threads", "iterations", "slack"),
+    [(0, 1, 0.0), (1, 0, 0.0), (10**7, 10, 0.0), (1, 1, -1e-6), (1, 1, float("nan"))],
 )
 def test_what_cannot_be_modelled(threads: int, iterations: int, slack: float) -> None:
     refused("A065", modelled, Proxy(1.0, 1e-6, 1e-6, iterations), threads, served_at=slack)
 
 
-# --- the same program without a graph ---------------------------------------------------------------------------------
+# --- the same program without a graph -------------------------------------------------------------
 
 
-def _program(thread: int, iterations: int, waits: Waits, slack: int, call: int) -> Generator[tuple[str, int], None, None]:
+def _program(
+    thread: int, iterations: int, waits: Waits, slack: int, call: int
+) -> Generator[tuple[str, int], None, None]:
     """One host thread: what it does next, as (what, nanoseconds or number of work)."""
     for i in range(iterations):
         for step in range(len(WORK)):
@@ -128,8 +148,12 @@ def _program(thread: int, iterations: int, waits: Waits, slack: int, call: int) 
         yield "host", slack
 
 
-def _by_the_clock(times: dict[str, int], threads: int, iterations: int, waits: Waits, slack: int, call: int) -> int:
-    """Nanosecond by nanosecond: streams in order, each kind of work served one at a time, whoever was ready first."""
+def _by_the_clock(
+    times: dict[str, int], threads: int, iterations: int, waits: Waits, slack: int, call: int
+) -> int:
+    """Nanosecond by nanosecond: streams in order, each kind of work served one at a time, whoever
+    was ready first.
+    """
     programs = [_program(t, iterations, waits, slack, call) for t in range(threads)]
     doing: list[tuple[str, int] | None] = [next(p) for p in programs]
     queued: list[list[int]] = [[] for _ in range(threads)]
@@ -178,6 +202,8 @@ def test_the_replay_is_the_program_by_the_clock(
     kernel: int, copy: int, threads: int, iterations: int, waits: Waits, slack: int, call: int
 ) -> None:
     proxy = Proxy(1.0, kernel * 1e-9, copy * 1e-9, iterations, call * 1e-9)
-    replayed = float(modelled(proxy, threads, waits=waits, served_at=slack * 1e-9).seconds(slack * 1e-9))
+    replayed = float(
+        modelled(proxy, threads, waits=waits, served_at=slack * 1e-9).seconds(slack * 1e-9)
+    )
     times = {kind: kernel if kind == "kernel" else copy for kind in WORK}
     assert round(replayed * 1e9) == _by_the_clock(times, threads, iterations, waits, slack, call)

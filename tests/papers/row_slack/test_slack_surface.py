@@ -1,4 +1,6 @@
-"""The response surface: files of users, good and bad, and what is asked between and beyond its points."""
+"""The response surface: files of users, good and bad, and what is asked between and beyond its
+points.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ size [MiB], threads, slack [us], run time [s], kernel, calls
 HEAD = "size [MiB],threads,slack [us],run time [s]\n"
 ROW = "1,1,0,1\n"
 
-drawn = settings(max_examples=90, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+drawn = settings(
+    max_examples=90,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 def surface(tmp_path: Path, text: str) -> Surface:
@@ -50,7 +55,9 @@ def test_units_stand_in_the_heading_or_behind_each_number(tmp_path: Path) -> Non
 
 
 def test_a_mark_of_byte_order_and_quotes_do_no_harm(tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_bytes(b'\xef\xbb\xbf"size","threads","slack","run_time"\r\n"1 MiB","1","0 us","2 s"\r\n')
+    (tmp_path / "runs.csv").write_bytes(
+        b'\xef\xbb\xbf"size","threads","slack","run_time"\r\n"1 MiB","1","0 us","2 s"\r\n'
+    )
     assert read_surface(tmp_path / "runs.csv").seconds(2**20, 1, 0.0) == 2.0
 
 
@@ -72,8 +79,12 @@ def test_between_runs(tmp_path: Path) -> None:
         (2**24, 4, 0.0, "16 MiB with 4 threads"),
     ],
 )
-def test_nothing_is_extrapolated(tmp_path: Path, size: float, threads: int, slack: float, found: str) -> None:
-    assert refused("A131", surface(tmp_path, GOOD).seconds, size, threads, slack).found.startswith(found)
+def test_nothing_is_extrapolated(
+    tmp_path: Path, size: float, threads: int, slack: float, found: str
+) -> None:
+    assert refused("A131", surface(tmp_path, GOOD).seconds, size, threads, slack).found.startswith(
+        found
+    )
     refused("A131", surface(tmp_path, GOOD).seconds, size + 1, threads, slack)
 
 
@@ -129,7 +140,12 @@ def test_what_is_no_text_file(tmp_path: Path) -> None:
 
 
 @drawn
-@given(st.one_of(st.text(max_size=200), st.lists(st.text(max_size=12), max_size=12).map(lambda cells: HEAD + ",".join(cells))))
+@given(
+    st.one_of(
+        st.text(max_size=200),
+        st.lists(st.text(max_size=12), max_size=12).map(lambda cells: HEAD + ",".join(cells)),
+    )
+)
 def test_no_text_brings_it_down(tmp_path: Path, text: str) -> None:
     path = tmp_path / "runs.csv"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -145,8 +161,12 @@ def test_the_modelled_surface_is_replays_and_says_so() -> None:
     proxies = [Proxy(2**20, 120e-6, 87e-6, 20), Proxy(2**24, 4.7e-3, 1.1e-3, 20)]
     found = modelled_surface(proxies, (1, 3), (1e-5, 1e-3), device_bytes=2**24 * 4)
     assert found.label.startswith("modelled: ")
-    assert found.sizes(1).tolist() == [2**20, 2**24] and found.sizes(3).tolist() == [2**20], "what does not fit is left out"
-    assert found.seconds(2**20, 3, 1e-3) == float(modelled(proxies[0], 3, served_at=1e-3).seconds(1e-3))
+    assert found.sizes(1).tolist() == [2**20, 2**24] and found.sizes(3).tolist() == [2**20], (
+        "what does not fit is left out"
+    )
+    assert found.seconds(2**20, 3, 1e-3) == float(
+        modelled(proxies[0], 3, served_at=1e-3).seconds(1e-3)
+    )
     assert found.kernel_seconds(1).tolist() == [120e-6, 4.7e-3] and found.calls(2**24, 1) == 100
 
 
@@ -155,5 +175,9 @@ def test_the_papers_device_holds_no_four_threads_of_the_largest_matrix() -> None
     assert every.threads == (1, 2, 4, 8)
     assert [len(every.sizes(k)) for k in every.threads] == [4, 4, 3, 3]
     found = published_surface([1e-4], (1,))
-    slowed = np.array([found.seconds(float(n), 1, 1e-4) / found.seconds(float(n), 1, 0.0) for n in found.sizes(1)])
-    assert (np.diff(slowed) < 0).all() and slowed[0] == pytest.approx(1 + 5000 * 1e-4 / 0.382, rel=1e-4)
+    slowed = np.array(
+        [found.seconds(float(n), 1, 1e-4) / found.seconds(float(n), 1, 0.0) for n in found.sizes(1)]
+    )
+    assert (np.diff(slowed) < 0).all() and slowed[0] == pytest.approx(
+        1 + 5000 * 1e-4 / 0.382, rel=1e-4
+    )

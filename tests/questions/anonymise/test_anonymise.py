@@ -1,4 +1,6 @@
-"""What goes and what stays when a recording is anonymised, and the look for credentials; that answers stay is a law of tests/laws."""
+"""What goes and what stays when a recording is anonymised, and the look for credentials; that
+answers stay is a law of tests/laws.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,13 @@ def recording(**facts: Any) -> Trace:
     at = 1_700_000_000_000_000_000 % (1 << 53)
     rows: dict[str, list[dict[str, Any]]] = {
         "api": [
-            {"start_ns": at + 1_000 * i, "end_ns": at + 1_000 * i + 400, "correlation": i + 1, "name": 2 if i % 2 else 3} for i in range(8)
+            {
+                "start_ns": at + 1_000 * i,
+                "end_ns": at + 1_000 * i + 400,
+                "correlation": i + 1,
+                "name": 2 if i % 2 else 3,
+            }
+            for i in range(8)
         ],
         "kernels": [
             {
@@ -67,9 +75,18 @@ def recording(**facts: Any) -> Trace:
         "ranges": [{"start_ns": at, "end_ns": at + 9_000, "name": 4, "thread": frames.THREAD + 5}],
         "overheads": [{"start_ns": at, "end_ns": at + 5, "name": 5}],
         "os_calls": [{"start_ns": at, "end_ns": at + 5, "name": 8}],
-        "mpi": [{"start_ns": at + 100, "end_ns": at + 200, "name": 6, "kind": 1}, {"start_ns": at + 300, "end_ns": at + 400, "name": 11}],
-        "allocations": [{"time_ns": at + 7, "address": 0x7F00_1234_0000 + i, "size_bytes": 64, "operation": 0} for i in range(2)],
-        "devices": [{"device": 0, "name": "NVIDIA H100 80GB HBM3", "chip": "GH100"}, {"device": 1, "name": "card of \x1b[31malice"}],
+        "mpi": [
+            {"start_ns": at + 100, "end_ns": at + 200, "name": 6, "kind": 1},
+            {"start_ns": at + 300, "end_ns": at + 400, "name": 11},
+        ],
+        "allocations": [
+            {"time_ns": at + 7, "address": 0x7F00_1234_0000 + i, "size_bytes": 64, "operation": 0}
+            for i in range(2)
+        ],
+        "devices": [
+            {"device": 0, "name": "NVIDIA H100 80GB HBM3", "chip": "GH100"},
+            {"device": 1, "name": "card of \x1b[31malice"},
+        ],
     }
     tables = frames.tables(**rows)
     told = {
@@ -98,7 +115,15 @@ def made(trace: Trace, key: bytes = KEY, keep: str | None = None) -> tuple[Trace
 def everything(trace: Trace) -> str:
     """All that would be written, as one text."""
     tables = {name: frame.rows() for name, frame in trace.tables.items()}
-    return json.dumps([trace.names.to_list(), trace.facts, [f.as_dict() for f in trace.findings], trace.name, tables])
+    return json.dumps(
+        [
+            trace.names.to_list(),
+            trace.facts,
+            [f.as_dict() for f in trace.findings],
+            trace.name,
+            tables,
+        ]
+    )
 
 
 def test_nothing_of_the_owner_is_left() -> None:
@@ -121,7 +146,9 @@ def test_nothing_of_the_owner_is_left() -> None:
         assert word not in text, word
     assert str(frames.THREAD) not in text and str(0x7F00_1234_0000) not in text
     assert [f.code for f in trace.findings] == ["P108", "P120", "P186"]
-    assert {f.code: f.detail for f in trace.findings}["P108"] == "CUPTI_ACTIVITY_KIND_KERNEL.graphId"
+    assert {f.code: f.detail for f in trace.findings}[
+        "P108"
+    ] == "CUPTI_ACTIVITY_KIND_KERNEL.graphId"
     assert trace.facts == {
         "format": "nsys",
         "schema_version": "3.25.0",
@@ -140,12 +167,18 @@ def test_what_the_rules_read_stays() -> None:
     assert re.fullmatch(r"kernel-[0-9a-f]{16}", kernels[0])
     assert kernels[1] == NAMES[1]
     assert re.fullmatch(r"ncclKernel_AllGather-kernel-[0-9a-f]{16}", kernels[2])
-    assert re.fullmatch(r"ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t-kernel-[0-9a-f]{16}", kernels[3])
+    assert re.fullmatch(
+        r"ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t-kernel-[0-9a-f]{16}", kernels[3]
+    )
     calls = trace.text(trace.api).to_list()
-    assert re.fullmatch(r"LaunchKernel-call-[0-9a-f]{16}", calls[0]) and calls[1] == "cudaLaunchKernel"
+    assert (
+        re.fullmatch(r"LaunchKernel-call-[0-9a-f]{16}", calls[0]) and calls[1] == "cudaLaunchKernel"
+    )
     assert trace.text(trace.mpi).to_list()[0] == "MPI_Allreduce"
     assert re.fullmatch(r"range-[0-9a-f]{16}", trace.text(trace.ranges)[0])
-    assert trace.devices["name"][0] == "NVIDIA H100 80GB HBM3" and trace.devices["name"][1].startswith("device-")
+    assert trace.devices["name"][0] == "NVIDIA H100 80GB HBM3" and trace.devices["name"][
+        1
+    ].startswith("device-")
 
 
 def test_times_and_ids_begin_anew() -> None:
@@ -153,13 +186,20 @@ def test_times_and_ids_begin_anew() -> None:
     trace, _ = made(before)
     assert min(trace.api["start_ns"].min(), trace.ranges["start_ns"].min()) == 1  # type: ignore[type-var]
     assert (trace.kernels["start_ns"] - before.kernels["start_ns"]).n_unique() == 1
-    assert trace.api["process"].unique().to_list() == [1 << 24] and trace.kernels["process"].unique().to_list() == [1 << 24]
-    assert trace.api["thread"].unique().to_list() == [1 << 24 | 1] and trace.ranges["thread"].to_list() == [1 << 24 | 2]
+    assert trace.api["process"].unique().to_list() == [1 << 24] and trace.kernels[
+        "process"
+    ].unique().to_list() == [1 << 24]
+    assert trace.api["thread"].unique().to_list() == [1 << 24 | 1] and trace.ranges[
+        "thread"
+    ].to_list() == [1 << 24 | 2]
     assert trace.allocations["address"].to_list() == [1, 2]
 
 
 def test_equal_names_stay_equal_under_one_key() -> None:
-    one, other = made(recording())[0], made(replace(recording(), names=pl.Series("name", [*NAMES[:9], "more", *NAMES[10:]])))[0]
+    one, other = (
+        made(recording())[0],
+        made(replace(recording(), names=pl.Series("name", [*NAMES[:9], "more", *NAMES[10:]])))[0],
+    )
     assert one.text(one.kernels).to_list() == other.text(other.kernels).to_list()
     third = made(recording(), b"another key of the test")[0]
     assert one.text(one.kernels)[0] != third.text(third.kernels)[0]
@@ -170,30 +210,49 @@ def test_equal_names_stay_equal_under_one_key() -> None:
 def test_kernels_can_be_kept() -> None:
     trace, treated = made(recording(), keep="^attention")
     assert trace.text(trace.kernels)[0] == NAMES[0]
-    assert [(t.count, t.examples[0]) for t in treated if (t.what, t.action) == ("kernel names", "kept")] == [(2, NAMES[0])]
+    assert [
+        (t.count, t.examples[0]) for t in treated if (t.what, t.action) == ("kernel names", "kept")
+    ] == [(2, NAMES[0])]
 
 
 def test_a_pattern_cannot_take_for_ever() -> None:
     kernels = pl.Series(["a" * 5000 + "!", "gemm"])
-    assert kept_kernels(kernels, r"(a+)+$") == frozenset() and kept_kernels(kernels, r"^(g|x)e") == {"gemm"}
+    assert kept_kernels(kernels, r"(a+)+$") == frozenset() and kept_kernels(
+        kernels, r"^(g|x)e"
+    ) == {"gemm"}
     for pattern in ("(", r"(?=a)", r"(a)\1", "a{1000}{1000}{1000}"):
         with pytest.raises(ValueError):
             kept_kernels(kernels, pattern)
 
 
 def test_a_name_cannot_take_for_ever() -> None:
-    """80 digits in the arguments of a kernel of NCCL were divided among twelve numbers in every way that there is."""
+    """80 digits in the arguments of a kernel of NCCL were divided among twelve numbers in every way
+    that there is.
+    """
     trace = recording()
     names = trace.names.to_list()
-    names[0], names[1] = "ncclKernel_AllReduce(" + "8" * 80 + "!", "ncclKernel_AllReduce(ncclDevComm*, unsigned long, ncclWork *)"
+    names[0], names[1] = (
+        "ncclKernel_AllReduce(" + "8" * 80 + "!",
+        "ncclKernel_AllReduce(ncclDevComm*, unsigned long, ncclWork *)",
+    )
     kernels = made(replace(trace, names=pl.Series("name", names)))[0]
     texts = kernels.text(kernels.kernels).to_list()
-    assert re.fullmatch(r"ncclKernel_AllReduce-kernel-[0-9a-f]{16}", texts[0]) and texts[1] == names[1]
+    assert (
+        re.fullmatch(r"ncclKernel_AllReduce-kernel-[0-9a-f]{16}", texts[0]) and texts[1] == names[1]
+    )
 
 
 def test_functions_that_only_begin_like_mpi_are_hashed() -> None:
-    names = ["MPI_Exchange_secret_", "PMPI_Isend", "MPI_Comm_create_errhandler", "mpi_file_write_at_all_", "MPI_alice"]
-    rows = frames.tables(mpi=[{"start_ns": 10 * k, "end_ns": 10 * k + 5, "name": k} for k in range(5)])
+    names = [
+        "MPI_Exchange_secret_",
+        "PMPI_Isend",
+        "MPI_Comm_create_errhandler",
+        "mpi_file_write_at_all_",
+        "MPI_alice",
+    ]
+    rows = frames.tables(
+        mpi=[{"start_ns": 10 * k, "end_ns": 10 * k + 5, "name": k} for k in range(5)]
+    )
     trace, _ = made(Trace(rows, pl.Series("name", names), {"tables": {}}))
     said = trace.text(trace.mpi).to_list()
     assert said[1:4] == names[1:4]
@@ -204,21 +263,37 @@ def test_names_with_one_hash_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "DIGEST_BYTES", 1)
     names = [f"kernel {i}" for i in range(600)]
     rows = [{"start_ns": 10 + i, "end_ns": 11 + i, "name": i} for i in range(600)]
-    trace, _ = made(Trace(frames.tables(kernels=rows), pl.Series("name", names), {"format": "nsys", "tables": {}}, [], "x"))
+    trace, _ = made(
+        Trace(
+            frames.tables(kernels=rows),
+            pl.Series("name", names),
+            {"format": "nsys", "tables": {}},
+            [],
+            "x",
+        )
+    )
     assert trace.text(trace.kernels).n_unique() == 600
     hashes = {name.split("-")[1] for name in trace.names}
-    assert len(hashes) <= 256 and {f.code: f.count for f in trace.findings}["P183"] == 600 - len(hashes)
+    assert len(hashes) <= 256 and {f.code: f.count for f in trace.findings}["P183"] == 600 - len(
+        hashes
+    )
     assert made(recording())[0].findings[-1].code == "P186"
 
 
 def test_the_list_tells_no_names_once_a_copy_is_written() -> None:
     _, treated = made(recording())
     rows = {(r["what"], r["action"]): r for r in treated_rows(treated, originals=True)}
-    assert rows["kernel names", "hashed"]["count"] == 3 and rows["kernel names", "hashed"]["examples"][0].startswith(
-        "attention_for_secret_model -> "
+    assert rows["kernel names", "hashed"]["count"] == 3 and rows["kernel names", "hashed"][
+        "examples"
+    ][0].startswith("attention_for_secret_model -> ")
+    assert (
+        rows["ids of threads", "renumbered"]["count"] == 2
+        and rows["texts that no row uses", "dropped"]["count"] == 1
     )
-    assert rows["ids of threads", "renumbered"]["count"] == 2 and rows["texts that no row uses", "dropped"]["count"] == 1
-    assert rows["names of the profiler's tables", "dropped"]["count"] == 1 and rows["details of findings", "dropped"]["count"] == 1
+    assert (
+        rows["names of the profiler's tables", "dropped"]["count"] == 1
+        and rows["details of findings", "dropped"]["count"] == 1
+    )
     beside = json.dumps(treated_rows(treated, originals=False))
     assert "secret" not in beside and "alice" not in beside
 
@@ -250,26 +325,54 @@ def test_every_column_of_the_vocabulary_is_thought_of() -> None:
 
 def test_merged_recordings_keep_their_clocks_and_not_their_names() -> None:
     given = recording(
-        sources=[{"name": "alice-0.json", "format": "kineto", "sha256": "ab" * 32}, {"name": "bob", "format": "a b", "sha256": ""}]
+        sources=[
+            {"name": "alice-0.json", "format": "kineto", "sha256": "ab" * 32},
+            {"name": "bob", "format": "a b", "sha256": ""},
+        ]
     )
     rows = [
-        {"process": frames.PROCESS, "file": i, "name": 0, "offset_ns": 10**15 + 7 * i, "shift_ns": i, "drift_ns_per_s": 0} for i in range(2)
+        {
+            "process": frames.PROCESS,
+            "file": i,
+            "name": 0,
+            "offset_ns": 10**15 + 7 * i,
+            "shift_ns": i,
+            "drift_ns_per_s": 0,
+        }
+        for i in range(2)
     ]
-    trace, _ = made(replace(given, tables={**given.tables, "processes": frames.frame("processes", rows)}))
-    assert trace.table("processes")["offset_ns"].to_list() == [0, 7] and trace.table("processes")["process"].to_list() == [1 << 24] * 2
+    trace, _ = made(
+        replace(given, tables={**given.tables, "processes": frames.frame("processes", rows)})
+    )
+    assert (
+        trace.table("processes")["offset_ns"].to_list() == [0, 7]
+        and trace.table("processes")["process"].to_list() == [1 << 24] * 2
+    )
     assert re.fullmatch(r"file-[0-9a-f]{16}", trace.text(trace.table("processes"))[0])
-    assert [(s["format"], s["sha256"]) for s in trace.facts["sources"]] == [("kineto", ""), ("", "")]
+    assert [(s["format"], s["sha256"]) for s in trace.facts["sources"]] == [
+        ("kineto", ""),
+        ("", ""),
+    ]
     assert not [word for word in ("alice", "bob", "ab" * 32) if word in everything(trace)]
 
 
 def test_a_recording_without_times_or_names() -> None:
-    trace, _ = made(Trace(frames.tables(devices=[{"device": 0}]), pl.Series("name", [], dtype=pl.String), {"format": "nsys"}, [], ""))
+    trace, _ = made(
+        Trace(
+            frames.tables(devices=[{"device": 0}]),
+            pl.Series("name", [], dtype=pl.String),
+            {"format": "nsys"},
+            [],
+            "",
+        )
+    )
     assert trace.has == {"devices"} and trace.facts["tables"] == {}
 
 
 PARTS = re.findall(
     r"\S+",
-    "Stream WaitEvent Event Synchronize Record Query Launch HostFunc Graph Memcpy Async Memset Malloc Free Address Kernel Module Link "
+    "Stream WaitEvent Event Synchronize Record Query Launch HostFunc Graph Memcpy Async Memset "
+    "Malloc Free Address Kernel Module Link "
     "Prefetch Mem Alloc Host Get Set Device Pool x my_ Ünï",
 )
 
@@ -284,17 +387,22 @@ def test_a_stand_in_is_read_as_its_name_is(name: str, hostile: str) -> None:
 
 
 @plain
-@given(st.sampled_from(("nccl", "cross_device_reduce", "multimem_all_reduce", "")), st.text(max_size=60))
+@given(
+    st.sampled_from(("nccl", "cross_device_reduce", "multimem_all_reduce", "")),
+    st.text(max_size=60),
+)
 def test_any_name_of_a_kernel_is_bounded_and_means_the_same(begin: str, rest: str) -> None:
     text = begin + rest
     rows = [{"start_ns": 10, "end_ns": 11, "name": 0}]
-    trace, _ = made(Trace(frames.tables(kernels=rows), pl.Series("name", [text]), {"format": "nsys"}, [], "x"))
+    trace, _ = made(
+        Trace(frames.tables(kernels=rows), pl.Series("name", [text]), {"format": "nsys"}, [], "x")
+    )
     new = trace.text(trace.kernels)[0]
     assert between_gpus(new) == between_gpus(text)
     assert operation_in(new) == operation_in(text) or not between_gpus(text)
 
 
-# --- credentials ------------------------------------------------------------------------------------------------------
+# --- credentials ----------------------------------------------------------------------------------
 
 
 def test_names_of_credentials() -> None:
@@ -309,7 +417,17 @@ def test_names_of_credentials() -> None:
         "PMI_SHARED_SECRET",
         "MYAPIKEY",
     )
-    no = ("PATH", "PWD", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEYS", "SSH_AUTH_SOCK", "XAUTHORITY", "COMPASS", "HOME")
+    no = (
+        "PATH",
+        "PWD",
+        "TOKENIZERS_PARALLELISM",
+        "KEYBOARD",
+        "MONKEYS",
+        "SSH_AUTH_SOCK",
+        "XAUTHORITY",
+        "COMPASS",
+        "HOME",
+    )
     assert [n for n in yes if not credential(n)] == [] and [n for n in no if credential(n)] == []
 
 
@@ -325,16 +443,32 @@ def test_credentials_are_counted_and_not_told(tmp_path: Path) -> None:
     path = database(
         tmp_path / "a.sqlite",
         "CREATE TABLE META_DATA_CAPTURE (name TEXT, value TEXT)",
-        "INSERT INTO META_DATA_CAPTURE VALUES ('P_0:ENVIRONMENT_VARIABLE', 'HF_TOKEN=hf_abc'), ('P_0:ENVIRONMENT_VARIABLE', 'A=1')",
-        "INSERT INTO META_DATA_CAPTURE VALUES ('NVTX_OPTIONS:TRACE_NVTX_RANGE_HOT_KEY', 'false'), ('ENVIRONMENT_VARIABLE:X_KEY', 'y')",
+        (
+            "INSERT INTO META_DATA_CAPTURE VALUES ('P_0:ENVIRONMENT_VARIABLE', "
+            "'HF_TOKEN=hf_abc'), ('P_0:ENVIRONMENT_VARIABLE', 'A=1')"
+        ),
+        (
+            "INSERT INTO META_DATA_CAPTURE VALUES ('NVTX_OPTIONS:TRACE_NVTX_RANGE_HOT_KEY', "
+            "'false'), ('ENVIRONMENT_VARIABLE:X_KEY', 'y')"
+        ),
         "CREATE TABLE TARGET_INFO_SYSTEM_ENV (globalVid INTEGER, name TEXT, value TEXT)",
-        "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (0, 'DeviceEnvironment', 'PATH=/bin;HF_TOKEN=hf_abc;DB_PASSWORD=x')",
+        (
+            "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (0, 'DeviceEnvironment', "
+            "'PATH=/bin;HF_TOKEN=hf_abc;DB_PASSWORD=x')"
+        ),
         "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (0, 'Blob', x'ff00ff')",
     )
     found = look(path)
-    assert (found.places, found.credentials) == ({"META_DATA_CAPTURE": 4, "TARGET_INFO_SYSTEM_ENV": 2}, 3)
+    assert (found.places, found.credentials) == (
+        {"META_DATA_CAPTURE": 4, "TARGET_INFO_SYSTEM_ENV": 2},
+        3,
+    )
     (said,) = found.findings()
-    assert (said.code, said.count) == ("P182", 3) and "HF_TOKEN" not in str(said.as_dict()) and "hf_abc" not in str(found)
+    assert (
+        (said.code, said.count) == ("P182", 3)
+        and "HF_TOKEN" not in str(said.as_dict())
+        and "hf_abc" not in str(found)
+    )
 
 
 def test_only_real_tables_are_looked_at(tmp_path: Path) -> None:
@@ -351,7 +485,11 @@ def test_only_real_tables_are_looked_at(tmp_path: Path) -> None:
 
 def test_chrome_traces(tmp_path: Path) -> None:
     text = json.dumps(
-        {"env": {"HF_TOKEN": "abc", "PATH": "/bin", "EMPTY_KEY": ""}, "cmd": "DB_PASSWORD=x python run.py", "traceEvents": []}
+        {
+            "env": {"HF_TOKEN": "abc", "PATH": "/bin", "EMPTY_KEY": ""},
+            "cmd": "DB_PASSWORD=x python run.py",
+            "traceEvents": [],
+        }
     )
     for name, content in (("a.json", text.encode()), ("a.json.gz", gzip.compress(text.encode()))):
         path = tmp_path / name

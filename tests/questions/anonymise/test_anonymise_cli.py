@@ -1,4 +1,6 @@
-"""``turnbuckle anonymise`` on the command line: a copy that every verb takes, what is said of it, and what is refused."""
+"""``turnbuckle anonymise`` on the command line: a copy that every verb takes, what is said of it,
+and what is refused.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,32 @@ Run = Callable[..., Ran]
 def test_a_copy_is_written_that_inspects_alike(turnbuckle: Run, tmp_path: Path) -> None:
     ran = turnbuckle("anonymise", SAMPLE, "-o", "copy")
     assert ran.code == 0 and "turnbuckle inspect copy" in ran.out and "kernel names" in ran.out
-    ours, theirs = (document(turnbuckle("inspect", path, "--format", "json"))["profile"] for path in (tmp_path / "copy", SAMPLE))
-    for key in ("run_time_ns", "kernels", "copies", "memsets", "api", "categories_ns", "launch", "overlap"):
+    ours, theirs = (
+        document(turnbuckle("inspect", path, "--format", "json"))["profile"]
+        for path in (tmp_path / "copy", SAMPLE)
+    )
+    for key in (
+        "run_time_ns",
+        "kernels",
+        "copies",
+        "memsets",
+        "api",
+        "categories_ns",
+        "launch",
+        "overlap",
+    ):
         assert ours[key] == theirs[key], key
     names = set(read(SAMPLE).names) & set(Trace.from_parquet(tmp_path / "copy").names)
     assert all(name.startswith(("cu", "hip")) for name in names if name)
 
 
 def test_nothing_secret_comes_out(turnbuckle: Run, hostile: Path, tmp_path: Path) -> None:
-    for words in (("-o", "copy"), ("-o", "other", "--format", "json"), ("--dry-run",), ("--dry-run", "--format", "json")):
+    for words in (
+        ("-o", "copy"),
+        ("-o", "other", "--format", "json"),
+        ("--dry-run",),
+        ("--dry-run", "--format", "json"),
+    ):
         ran = turnbuckle("anonymise", hostile, *words)
         assert ran.code == 0
         assert not [word for word in SECRETS if word in ran.out + ran.err], words
@@ -44,22 +63,47 @@ def test_json_says_what_became_of_what(turnbuckle: Run, tmp_path: Path) -> None:
     rows = {(r["what"], r["action"]): r for r in said["treated"]}
     hashed = rows["kernel names", "hashed"]
     assert hashed["count"] >= 1 and " -> kernel-" in hashed["examples"][0]
-    assert said["folder"] is None and said["source"]["credentials"] == 0 and said["tables"]["kernels"] > 0
+    assert (
+        said["folder"] is None
+        and said["source"]["credentials"] == 0
+        and said["tables"]["kernels"] > 0
+    )
     assert list(tmp_path.iterdir()) == []
     beside = document(turnbuckle("anonymise", SAMPLE, "-o", "copy", "--format", "json"))
     assert (
         beside["folder"] == "copy"
-        and {r["what"]: r["examples"] for r in beside["treated"] if r["action"] == "hashed"}["kernel names"] == []
+        and {r["what"]: r["examples"] for r in beside["treated"] if r["action"] == "hashed"}[
+            "kernel names"
+        ]
+        == []
     )
 
 
 def test_python_writes_what_the_command_writes(turnbuckle: Run, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"0123456789abcdef")
-    ran = document(turnbuckle("anonymise", SAMPLE, "--key-file", "key", "--keep", "gemm", "-o", "copy", "--format", "json"))
+    ran = document(
+        turnbuckle(
+            "anonymise",
+            SAMPLE,
+            "--key-file",
+            "key",
+            "--keep",
+            "gemm",
+            "-o",
+            "copy",
+            "--format",
+            "json",
+        )
+    )
     run = tb.read(SAMPLE)
-    assert run.anonymise(tmp_path / "same", key=b"0123456789abcdef", keep="gemm").rows() == ran["treated"]
+    assert (
+        run.anonymise(tmp_path / "same", key=b"0123456789abcdef", keep="gemm").rows()
+        == ran["treated"]
+    )
     ours, theirs = (Trace.from_parquet(tmp_path / name) for name in ("same", "copy"))
-    assert ours.names.equals(theirs.names) and all(ours.tables[n].equals(frame) for n, frame in theirs.tables.items())
+    assert ours.names.equals(theirs.names) and all(
+        ours.tables[n].equals(frame) for n, frame in theirs.tables.items()
+    )
     refused("A402", run.anonymise, tmp_path / "other", keep="(")
     refused("R005", run.anonymise, tmp_path / "same")
 
@@ -93,7 +137,9 @@ def test_a_key_makes_hashes_that_meet(turnbuckle: Run, tmp_path: Path) -> None:
         (("-o", "file/below"), "R001", "Not a directory"),
     ],
 )
-def test_what_is_refused(turnbuckle: Run, tmp_path: Path, words: tuple[str, ...], code: str, say: str) -> None:
+def test_what_is_refused(
+    turnbuckle: Run, tmp_path: Path, words: tuple[str, ...], code: str, say: str
+) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
     (tmp_path / "file").touch()

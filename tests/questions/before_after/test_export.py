@@ -17,7 +17,9 @@ import turnbuckle as tb
 Run = Callable[..., Ran]
 
 #: The one line about a recording whose start-up is left out.
-ONLY_A560 = re.compile(r"A560: the answer is about the part without start-up: [^\n]+ of [^\n]+; [^\n]*--part whole[^\n]*\n")
+ONLY_A560 = re.compile(
+    r"A560: the answer is about the part without start-up: [^\n]+ of [^\n]+; [^\n]*--part whole[^\n]*\n"
+)
 
 
 def test_a_file_for_the_viewer(turnbuckle: Run, tmp_path: Path) -> None:
@@ -25,8 +27,13 @@ def test_a_file_for_the_viewer(turnbuckle: Run, tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (0, "run.json.gz\n") and ONLY_A560.fullmatch(ran.err)
     found = json.loads(gzip.decompress((tmp_path / "run.json.gz").read_bytes()))
     about = found["otherData"]
-    assert about["projections"][0]["target"] == "cdi-row-link" and about["projections"][0]["replay"] == "timeline"
-    assert about["provenance"]["command"].startswith("turnbuckle export dgemm-like-synthetic.sqlite --to json")
+    assert (
+        about["projections"][0]["target"] == "cdi-row-link"
+        and about["projections"][0]["replay"] == "timeline"
+    )
+    assert about["provenance"]["command"].startswith(
+        "turnbuckle export dgemm-like-synthetic.sqlite --to json"
+    )
     assert {e["ph"] for e in found["traceEvents"]} == {"M", "X", "C"}
 
 
@@ -36,7 +43,10 @@ def test_a_pipe_gets_the_same(turnbuckle: Run, tmp_path: Path) -> None:
     assert ran.code == 0 and ONLY_A560.fullmatch(ran.err)
     whole = turnbuckle("export", SAMPLE, "--on", "self", "--part", "whole")
     assert whole.code == 0 and whole.err == "" and len(whole.out) > len(ran.out)
-    piped, filed = json.loads(ran.out), json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
+    piped, filed = (
+        json.loads(ran.out),
+        json.loads((tmp_path / "run.json").read_text(encoding="utf-8")),
+    )
     assert piped["traceEvents"] == filed["traceEvents"] and len(piped["traceEvents"]) > 100
     assert piped["otherData"]["projections"][0]["penalty"] == 1.0
 
@@ -44,9 +54,15 @@ def test_a_pipe_gets_the_same(turnbuckle: Run, tmp_path: Path) -> None:
 def test_python_writes_what_the_command_writes(turnbuckle: Run, tmp_path: Path) -> None:
     mine = tb.Machine.load("gh200")
     for name, part in (("whole", "whole"), ("auto", "auto"), ("part", "300ms..400ms")):
-        assert turnbuckle("export", SAMPLE, "--on", "gh200", "--part", part, "-o", f"{name}.json").code == 0
+        assert (
+            turnbuckle("export", SAMPLE, "--on", "gh200", "--part", part, "-o", f"{name}.json").code
+            == 0
+        )
         tb.read(SAMPLE, part=part).export(tmp_path / "python.json", mine)
-        here, there = (json.loads((tmp_path / f"{n}.json").read_bytes())["traceEvents"] for n in ("python", name))
+        here, there = (
+            json.loads((tmp_path / f"{n}.json").read_bytes())["traceEvents"]
+            for n in ("python", name)
+        )
         assert here == there
 
 
@@ -61,7 +77,12 @@ def test_not_for_a_terminal(turnbuckle: Run, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_part_of_the_run(turnbuckle: Run, tmp_path: Path) -> None:
-    assert turnbuckle("export", SAMPLE, "--on", "cdi-row-link", "--part", "300ms..400ms", "-o", "part.json").code == 0
+    assert (
+        turnbuckle(
+            "export", SAMPLE, "--on", "cdi-row-link", "--part", "300ms..400ms", "-o", "part.json"
+        ).code
+        == 0
+    )
     part = json.loads((tmp_path / "part.json").read_text(encoding="utf-8"))
     mine = [e for e in part["traceEvents"] if e["ph"] == "X" and e["pid"] == 2]
     assert len(mine) > 10 and all(e["ts"] >= 0 and e["ts"] + e["dur"] <= 100_000 for e in mine)
@@ -91,8 +112,12 @@ def test_a_full_disk_is_said_once(turnbuckle: Run, monkeypatch: pytest.MonkeyPat
     assert ran.code == 2 and ran.err.count("error[R001]") == 1
 
 
-def test_nothing_secret_and_nothing_that_steers(turnbuckle: Run, hostile: Path, tmp_path: Path) -> None:
-    assert turnbuckle("export", hostile, "--on", "nvlink-c2c", "-o", tmp_path / "run.json").code == 0
+def test_nothing_secret_and_nothing_that_steers(
+    turnbuckle: Run, hostile: Path, tmp_path: Path
+) -> None:
+    assert (
+        turnbuckle("export", hostile, "--on", "nvlink-c2c", "-o", tmp_path / "run.json").code == 0
+    )
     said = (tmp_path / "run.json").read_text(encoding="utf-8")
     assert not any(word in said for word in SECRETS)
     assert not any(c in said for c in "\x1b\x07\x9b\u202e\r")

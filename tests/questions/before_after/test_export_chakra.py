@@ -1,4 +1,6 @@
-"""A run as an execution trace of Chakra: its longest path is the run time, and our reader makes the run of it again."""
+"""A run as an execution trace of Chakra: its longest path is the run time, and our reader makes the
+run of it again.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ Node = dict[str, object]
 
 
 def nodes_of(data: bytes) -> list[Node]:
-    """Nodes field by field, read without the reader's table: id, name, type, deps, start, duration [us] and attributes."""
+    """Nodes field by field, read without the reader's table: id, name, type, deps, start, duration
+    [us] and attributes.
+    """
     out: list[Node] = []
     for number, message in enumerate(wire_reader.Messages(iter([data]))):
         if not number:
@@ -53,7 +57,9 @@ def written(seen: Steps, place: Path) -> list[Node]:
 
 
 def longest_ns(nodes: list[Node]) -> int:
-    """When the last node ends, if each begins when all that it depends on have ended; a node depends on earlier ones only."""
+    """When the last node ends, if each begins when all that it depends on have ended; a node
+    depends on earlier ones only.
+    """
     ends: dict[object, int] = {}
     for node in nodes:
         begin = max((ends[d] for d in node["deps"]), default=0)  # type: ignore[attr-defined]
@@ -61,16 +67,28 @@ def longest_ns(nodes: list[Node]) -> int:
     return max(ends.values(), default=0)
 
 
-@pytest.mark.parametrize(("name", "part"), [("dgemm-like-synthetic", "whole"), ("milc-like-synthetic", "0.3s..0.5s")])
-def test_the_longest_path_is_the_run_time_and_the_run_comes_back(name: str, part: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "part"), [("dgemm-like-synthetic", "whole"), ("milc-like-synthetic", "0.3s..0.5s")]
+)
+def test_the_longest_path_is_the_run_time_and_the_run_comes_back(
+    name: str, part: str, tmp_path: Path
+) -> None:
     run, place = run_of(SAMPLE.with_name(f"{name}.sqlite"), part), tmp_path / "run.et"
     assert longest_ns(written(steps(run), place)) == run.profile.run_time_ns
     back = tb.read(place, source=run.source, part="whole")
     assert back.profile.run_time_ns == run.profile.run_time_ns
     lasts = (pl.col("end_ns") - pl.col("start_ns")).sum()
-    of_kind = [r.profile.activities.group_by("kind").agg(pl.len(), pl.col("size_bytes").sum(), lasts.alias("ns")) for r in (run, back)]
+    of_kind = [
+        r.profile.activities.group_by("kind").agg(
+            pl.len(), pl.col("size_bytes").sum(), lasts.alias("ns")
+        )
+        for r in (run, back)
+    ]
     device = ["kernel", "copy_h2d", "copy_d2h", "copy_d2d", "memset", "launch", "sync"]
-    here, there = ({row[0]: row[1:] for row in f.filter(pl.col("kind").is_in(device)).iter_rows()} for f in of_kind)
+    here, there = (
+        {row[0]: row[1:] for row in f.filter(pl.col("kind").is_in(device)).iter_rows()}
+        for f in of_kind
+    )
     assert here == there
     seconds = [r.project(["self", "cdi-row-link"], draws=0).projections for r in (run, back)]
     assert [p[0].seconds for p in seconds] == [pytest.approx(run.seconds, abs=1e-12)] * 2
@@ -101,7 +119,11 @@ def test_kernels_wait_for_their_launch_and_for_their_stream(tmp_path: Path) -> N
             assert last[stream] in found
         last[stream] = node["id"]
     # work of the device holds up calls of the host: the other half of what issue 215 misses
-    held = [n for n in nodes if {k["id"] for k in kernels} & set(n["deps"]) and n["attributes"].get("cat") == "wait"]  # type: ignore
+    held = [
+        n
+        for n in nodes
+        if {k["id"] for k in kernels} & set(n["deps"]) and n["attributes"].get("cat") == "wait"
+    ]  # type: ignore
     assert held and len(kernels) > 10
 
 
@@ -129,26 +151,38 @@ def test_whole_microseconds_do_not_drift(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_what_python_writes(turnbuckle: Turnbuckle, tmp_path: Path) -> None:
-    assert turnbuckle("export", SAMPLE, "--to", "chakra", "--on", "cdi-row-link", "-o", "a.et").code == 0
+    assert (
+        turnbuckle("export", SAMPLE, "--to", "chakra", "--on", "cdi-row-link", "-o", "a.et").code
+        == 0
+    )
     run_of(SAMPLE).export(tmp_path / "b.et", "cdi-row-link", to="chakra")
     assert (tmp_path / "a.et").read_bytes() == (tmp_path / "b.et").read_bytes()
     ran = turnbuckle("project", "a.et", "--on", "self", "--draws", "0", "--format", "csv")
-    assert ran.code == 2 and ran.err.startswith("error[P096]") and "cdi-row-link" in ran.err, "predictions are no recording"
+    assert ran.code == 2 and ran.err.startswith("error[P096]") and "cdi-row-link" in ran.err, (
+        "predictions are no recording"
+    )
     assert turnbuckle("export", SAMPLE, "--to", "chakra", "-o", "c.et").code == 0
     ran = turnbuckle("project", "c.et", "--on", "self", "--draws", "0", "--format", "csv")
     assert ran.code == 0, ran.err
 
 
 def test_several_ranks_are_refused() -> None:
-    sides = call(0, "Recv", 100, 620, partner=1, tag=3, size_bytes=8), call(1, "Send", 500, 560, partner=0, tag=3, size_bytes=8)
-    refused("A483", Run.of(build(recorded(*sides)), source="a100-pcie-40").export, "run.et", to="chakra")
+    sides = (
+        call(0, "Recv", 100, 620, partner=1, tag=3, size_bytes=8),
+        call(1, "Send", 500, 560, partner=0, tag=3, size_bytes=8),
+    )
+    refused(
+        "A483", Run.of(build(recorded(*sides)), source="a100-pcie-40").export, "run.et", to="chakra"
+    )
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**63 - 1, -1])
 def test_numbers_are_read_back(value: int) -> None:
     data = wire.varint(value)
     assert wire_reader.varint(data, 0) == (value % 2**64, len(data))
-    assert list(wire_reader.fields(wire.text(2, "ab") + wire.packed(5, [1, 300]) + wire.number(7, 9))) == [
+    assert list(
+        wire_reader.fields(wire.text(2, "ab") + wire.packed(5, [1, 300]) + wire.number(7, 9))
+    ) == [
         (2, 2, b"ab"),
         (5, 2, b"\x01\xac\x02"),
         (7, 0, 9),

@@ -1,4 +1,6 @@
-"""A run as a GOAL schedule: replayed by LogGOPSim's rules with messages that cost nothing, it takes the run's time to the nanosecond."""
+"""A run as a GOAL schedule: replayed by LogGOPSim's rules with messages that cost nothing, it takes
+the run's time to the nanosecond.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def of_trace(trace: Trace) -> Run:
     return Run.of(build(trace), source="a100-pcie-40")
 
 
-@pytest.mark.parametrize(("name", "part"), [("dgemm-like-synthetic", None), ("milc-like-synthetic", "0.3s..0.5s")])
+@pytest.mark.parametrize(
+    ("name", "part"), [("dgemm-like-synthetic", None), ("milc-like-synthetic", "0.3s..0.5s")]
+)
 def test_the_replay_takes_the_runs_time(name: str, part: str | None, tmp_path: Path) -> None:
     run = run_of(SAMPLE.with_name(f"{name}.sqlite"), part)
     read = read_back(steps(run), tmp_path / "run.goal")
@@ -60,7 +64,9 @@ def test_on_another_machine_it_takes_the_projected_time(target: str, tmp_path: P
     run = run_of(SAMPLE).judged
     seen = steps(run, tb.Machine.load(target))
     read = read_back(seen, tmp_path / "run.goal")
-    projected = run.project([target], draws=0, model=replace(nething(), replay="timeline")).projections[0]
+    projected = run.project(
+        [target], draws=0, model=replace(nething(), replay="timeline")
+    ).projections[0]
     assert ends_ns(read) == seen.run_time_ns
     # lags are whole nanoseconds: each edge of the path rounds by half of one at most
     assert abs(seen.run_time_ns - projected.seconds * 1e9) <= 0.5 * len(seen.graph.kind)
@@ -75,11 +81,16 @@ def test_any_run_comes_back(tmp_path_factory: pytest.TempPathFactory, trace: Tra
     if not run.profile.activities.height:
         reject()
     seen = steps(run)
-    assert ends_ns(read_back(seen, tmp_path_factory.mktemp("goal") / "run.goal")) == run.profile.run_time_ns
+    assert (
+        ends_ns(read_back(seen, tmp_path_factory.mktemp("goal") / "run.goal"))
+        == run.profile.run_time_ns
+    )
 
 
 def two_ranks(size: int = 1 << 20) -> Run:
-    """Rank 1 works for 400 ns and sends; rank 0 waits for it 500 ns, and then both meet in a barrier."""
+    """Rank 1 works for 400 ns and sends; rank 0 waits for it 500 ns, and then both meet in a
+    barrier.
+    """
     return of_trace(
         recorded(
             call(0, "Recv", 100, 620, partner=1, tag=3, size_bytes=size),
@@ -98,16 +109,41 @@ def test_messages_are_sent_and_received_with_their_sizes(tmp_path: Path) -> None
     # the message from 1 to 0, and each side of the barrier to the other
     assert sorted(sends) == [(0, 1, 1), (1, 0, 1), (1, 0, 1 << 20)]
     assert ends_ns(read) == run.profile.run_time_ns
-    # 1 MiB at 1 byte a nanosecond, the first of them free: the receive is later by that; rank 1 leaves 15 ns after rank 0 enters
+    # 1 MiB at 1 byte a nanosecond, the first of them free: the receive is later by that; rank 1
+    # leaves 15 ns after rank 0 enters
     slow = Costs(latency=0, overhead=0, gap=0, seconds_per_byte=1e-9, eager_limit=1 << 40)
     assert ends_ns(read, slow) == 500 - 100 + (1 << 20) - 1 + 120 + 80 + 15
 
 
-def test_the_question_about_messages_takes_the_runs_time(turnbuckle: Turnbuckle, tmp_path: Path) -> None:
+def test_the_question_about_messages_takes_the_runs_time(
+    turnbuckle: Turnbuckle, tmp_path: Path
+) -> None:
     run = two_ranks()
     run.export(tmp_path / "run.goal", to="goal")
-    free = ("--hop", "0 ns", "--overhead", "0 ns", "--set", "gap_seconds=0 s", "--bandwidth", "1000000 TB/s", "--eager-limit", "1 GB")
-    ran = turnbuckle("model", "messages", "run.goal", "--ranks-per-node", "1", "--fidelity", "logp", *free, "--format", "csv")
+    free = (
+        "--hop",
+        "0 ns",
+        "--overhead",
+        "0 ns",
+        "--set",
+        "gap_seconds=0 s",
+        "--bandwidth",
+        "1000000 TB/s",
+        "--eager-limit",
+        "1 GB",
+    )
+    ran = turnbuckle(
+        "model",
+        "messages",
+        "run.goal",
+        "--ranks-per-node",
+        "1",
+        "--fidelity",
+        "logp",
+        *free,
+        "--format",
+        "csv",
+    )
     assert ran.code == 0, ran.err
     lines = [line.split(",") for line in ran.out.splitlines()]
     seconds = {float(line[lines[0].index("seconds")]) for line in lines[1:]}
@@ -119,7 +155,10 @@ def test_tags_and_processors(tmp_path: Path) -> None:
     text = tmp_path / "run.goal"
     assert run.export(text, to="goal") == text
     lines = text.read_text(encoding="ascii").splitlines()
-    assert lines[0].endswith(f"run time {run.profile.run_time_ns} ns where messages cost nothing") and lines[1] == "num_ranks 1"
+    assert (
+        lines[0].endswith(f"run time {run.profile.run_time_ns} ns where messages cost nothing")
+        and lines[1] == "num_ranks 1"
+    )
     assert "host thread" in lines[2] and "GPU 0 stream" in lines[2]
     # txt2bin takes a label only where it stands before the line that names it
     seen: set[str] = set()

@@ -1,4 +1,6 @@
-"""Perfetto's protobuf: decoded field by field it holds the tracks, slices, flows and counters of the JSON."""
+"""Perfetto's protobuf: decoded field by field it holds the tracks, slices, flows and counters of
+the JSON.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def message(data: bytes) -> dict[int, list[Any]]:
 
 
 def decoded(data: bytes) -> tuple[dict[int, dict[int, list[Any]]], list[dict[int, list[Any]]]]:
-    """Descriptors by the track's number, and packets with events, each with the event's fields merged in under negative numbers."""
+    """Descriptors by the track's number, and packets with events, each with the event's fields
+    merged in under negative numbers.
+    """
     tracks: dict[int, dict[int, list[Any]]] = {}
     events = []
     trace = message(data)
@@ -50,8 +54,12 @@ def decoded(data: bytes) -> tuple[dict[int, dict[int, list[Any]]], list[dict[int
     return tracks, events
 
 
-def slices(tracks: dict[int, dict[int, list[Any]]], events: list[dict[int, list[Any]]]) -> list[Slice]:
-    """(track, name, start, duration) of all slices; every end closes the slice opened last on its track, and time never runs back there."""
+def slices(
+    tracks: dict[int, dict[int, list[Any]]], events: list[dict[int, list[Any]]]
+) -> list[Slice]:
+    """(track, name, start, duration) of all slices; every end closes the slice opened last on its
+    track, and time never runs back there.
+    """
     opened: dict[int, list[tuple[str, int]]] = defaultdict(list)
     now: dict[int, int] = defaultdict(int)
     out = []
@@ -73,7 +81,9 @@ def both(folder: Path) -> tuple[bytes, dict[str, Any]]:
     run = run_of(SAMPLE)
     run.export(folder / "run.pftrace", "cdi-row-link", to="perfetto")
     run.export(folder / "run.json", "cdi-row-link")
-    return (folder / "run.pftrace").read_bytes(), json.loads((folder / "run.json").read_bytes(), parse_float=Decimal)
+    return (folder / "run.pftrace").read_bytes(), json.loads(
+        (folder / "run.json").read_bytes(), parse_float=Decimal
+    )
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +93,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, 
 
 def test_the_slices_are_those_of_the_json(written: tuple[bytes, dict[str, Any]]) -> None:
     tracks, events = decoded(written[0])
-    named = {(e["pid"], e["tid"]): e["args"]["name"] for e in written[1]["traceEvents"] if e["name"] == "thread_name"}
+    named = {
+        (e["pid"], e["tid"]): e["args"]["name"]
+        for e in written[1]["traceEvents"]
+        if e["name"] == "thread_name"
+    }
     expected = Counter(
         (named[e["pid"], e["tid"]], e["name"], round(e["ts"] * 1000), round(e["dur"] * 1000))
         for e in written[1]["traceEvents"]
@@ -95,33 +109,61 @@ def test_the_slices_are_those_of_the_json(written: tuple[bytes, dict[str, Any]])
 def test_tracks_stand_below_their_process(written: tuple[bytes, dict[str, Any]]) -> None:
     tracks, _ = decoded(written[0])
     roots = [t[2][0].decode() for t in tracks.values() if 5 not in t]
-    assert roots[0] == "critical path" and {r.split(" on ")[0] for r in roots[1:]} == {"measured", "projected"}
+    assert roots[0] == "critical path" and {r.split(" on ")[0] for r in roots[1:]} == {
+        "measured",
+        "projected",
+    }
     assert all(t[5][0] in tracks for t in tracks.values() if 5 in t)
 
 
 def test_flows_lead_from_calls_to_their_work(written: tuple[bytes, dict[str, Any]]) -> None:
     _, events = decoded(written[0])
-    begins, ends = (Counter(struct.unpack("<Q", v)[0] for e in events for v in e.get(field, [])) for field in (47, 48))
+    begins, ends = (
+        Counter(struct.unpack("<Q", v)[0] for e in events for v in e.get(field, []))
+        for field in (47, 48)
+    )
     assert begins and max(begins.values()) == 1 and set(ends) == set(begins)
     document = [e for e in written[1]["traceEvents"] if e["ph"] == "X"]
-    assert len(begins) == sum("flow_out" in e for e in document) and sum(ends.values()) == sum("flow_in" in e for e in document)
+    assert len(begins) == sum("flow_out" in e for e in document) and sum(ends.values()) == sum(
+        "flow_in" in e for e in document
+    )
 
 
 def test_the_delay_is_counted(written: tuple[bytes, dict[str, Any]]) -> None:
     _, events = decoded(written[0])
     counted = [(e[-8][0], signed(e[30][0])) for e in events if e[9] == [4]]
-    assert counted == [(round(e["ts"] * 1000), round(e["args"]["us"] * 1000)) for e in written[1]["traceEvents"] if e["ph"] == "C"]
+    assert counted == [
+        (round(e["ts"] * 1000), round(e["args"]["us"] * 1000))
+        for e in written[1]["traceEvents"]
+        if e["ph"] == "C"
+    ]
 
 
 def test_arguments(written: tuple[bytes, dict[str, Any]]) -> None:
     _, events = decoded(written[0])
     keys = Counter(message(a)[10][0].decode() for e in events for a in e.get(4, []))
-    document = Counter(key for e in written[1]["traceEvents"] if e["ph"] == "X" and e["cat"] != "run" for key in e["args"])
-    assert keys["size_bytes"] == document["bytes"] and keys["reason"] == document["reason"] and keys["longer_ns"] == document["longer_us"]
+    document = Counter(
+        key
+        for e in written[1]["traceEvents"]
+        if e["ph"] == "X" and e["cat"] != "run"
+        for key in e["args"]
+    )
+    assert (
+        keys["size_bytes"] == document["bytes"]
+        and keys["reason"] == document["reason"]
+        and keys["longer_ns"] == document["longer_us"]
+    )
 
 
-def test_nothing_secret_and_the_same_by_the_command(turnbuckle: Turnbuckle, hostile: Path, tmp_path: Path) -> None:
-    assert turnbuckle("export", hostile, "--to", "perfetto", "--on", "nvlink-c2c", "-o", "a.pftrace").code == 0
+def test_nothing_secret_and_the_same_by_the_command(
+    turnbuckle: Turnbuckle, hostile: Path, tmp_path: Path
+) -> None:
+    assert (
+        turnbuckle(
+            "export", hostile, "--to", "perfetto", "--on", "nvlink-c2c", "-o", "a.pftrace"
+        ).code
+        == 0
+    )
     data = (tmp_path / "a.pftrace").read_bytes()
     slices(*decoded(data))
     assert not any(word.encode() in data for word in SECRETS)

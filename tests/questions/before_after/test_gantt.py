@@ -1,4 +1,6 @@
-"""Before and after: the bars stand where the study says, and say nothing of the machine it was recorded on."""
+"""Before and after: the bars stand where the study says, and say nothing of the machine it was
+recorded on.
+"""
 
 from __future__ import annotations
 
@@ -44,17 +46,24 @@ def drawn(studies: Studies) -> tuple[dict[str, Any], list[dict[str, Any]], str, 
     (unit,) = {
         layer["encoding"]["x"]["axis"]["title"].split("[")[1].rstrip("]")
         for layer in figure.spec["layer"]
-        if isinstance(layer.get("encoding", {}).get("x"), dict) and layer["encoding"]["x"].get("axis")
+        if isinstance(layer.get("encoding", {}).get("x"), dict)
+        and layer["encoding"]["x"].get("axis")
     }
     return figure.spec, figure.rows, sentence, UNITS[unit]
 
 
 def bars(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
     """Bars of the activities, above and below."""
-    return [layer["data"]["values"] for layer in spec["layer"] if isinstance(layer["mark"], dict) and layer["mark"].get("aria")]
+    return [
+        layer["data"]["values"]
+        for layer in spec["layer"]
+        if isinstance(layer["mark"], dict) and layer["mark"].get("aria")
+    ]
 
 
-def test_bars_are_the_study(studies: Studies, drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float]) -> None:
+def test_bars_are_the_study(
+    studies: Studies, drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float]
+) -> None:
     spec, rows, _, unit = drawn
     run, window = studies.moved, studies.window
     assert run is not None and window is not None
@@ -64,18 +73,25 @@ def test_bars_are_the_study(studies: Studies, drawn: tuple[dict[str, Any], list[
     first = window.first_ns * 1e-9
     hair = 1e-5 * (window.last_ns - window.first_ns) * 1e-9
     for bar, row in zip(above, rows, strict=True):
-        assert bar["a"] * unit == pytest.approx(max(row["recorded_start_seconds"] - first, 0.0), abs=hair)
+        assert bar["a"] * unit == pytest.approx(
+            max(row["recorded_start_seconds"] - first, 0.0), abs=hair
+        )
         assert bar["y2"] - bar["y"] == BAR
-    # what the end of the stretch cuts and the target puts behind all that ends in it has no room below: one copy here
+    # what the end of the stretch cuts and the target puts behind all that ends in it has no room
+    # below: one copy here
     reach = window.projected_first + max(bar["a"] for bar in below) * unit + hair
     late = [r for r in rows if r["projected_start_seconds"] > reach]
     assert [r["what"] for r in late] == ["copy to GPU"]
     assert late[0]["recorded_end_seconds"] > window.last_ns * 1e-9
     assert len(below) == len(rows) - len(late)
     for bar, row in zip(below, [r for r in rows if r not in late], strict=True):
-        assert bar["a"] * unit == pytest.approx(max(row["projected_start_seconds"] - window.projected_first, 0.0), abs=hair)
+        assert bar["a"] * unit == pytest.approx(
+            max(row["projected_start_seconds"] - window.projected_first, 0.0), abs=hair
+        )
     table = run.table[window.rows]
-    assert {r["recorded_start_seconds"] for r in rows} <= {s * 1e-9 for s in table["start_ns"].to_list()}
+    assert {r["recorded_start_seconds"] for r in rows} <= {
+        s * 1e-9 for s in table["start_ns"].to_list()
+    }
     assert {r["reason"] for r in rows} <= set(table["reason"].cast(str).to_list())
 
 
@@ -87,7 +103,9 @@ def test_the_whole_draws_every_activity_of_its_stretch(whole: Studies) -> None:
 
 
 def test_the_judged_part_holds_what_ends_after_start_up(studies: Studies, whole: Studies) -> None:
-    """The activities of the whole that end after start-up, counted from its end; what start-up cuts begins there."""
+    """The activities of the whole that end after start-up, counted from its end; what start-up cuts
+    begins there.
+    """
     assert studies.moved is not None and whole.moved is not None
     start_up = whole.moved.profile.run_time_ns - studies.moved.profile.run_time_ns
     assert start_up > 0
@@ -97,16 +115,22 @@ def test_the_judged_part_holds_what_ends_after_start_up(studies: Studies, whole:
     expected, found = (Counter(t.select(columns).rows()) for t in (after, studies.moved.table))
     assert found == expected
     assert found.total() < whole.moved.table.height
-    copies = [t.filter(pl.col("kind").cast(str).str.starts_with("copy")).height for t in (studies.moved.table, whole.moved.table)]
+    copies = [
+        t.filter(pl.col("kind").cast(str).str.starts_with("copy")).height
+        for t in (studies.moved.table, whole.moved.table)
+    ]
     assert copies == [2036, 2053]
 
 
-def test_every_bar_stands_inside_the_axis(drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float]) -> None:
+def test_every_bar_stands_inside_the_axis(
+    drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float],
+) -> None:
     spec = drawn[0]
     (domain,) = {
         tuple(layer["encoding"]["x"]["scale"]["domain"])
         for layer in spec["layer"]
-        if isinstance(layer.get("encoding", {}).get("x"), dict) and "scale" in layer["encoding"]["x"]
+        if isinstance(layer.get("encoding", {}).get("x"), dict)
+        and "scale" in layer["encoding"]["x"]
     }
     for layer in spec["layer"]:
         for row in layer.get("data", {}).get("values", []):
@@ -115,32 +139,51 @@ def test_every_bar_stands_inside_the_axis(drawn: tuple[dict[str, Any], list[dict
                     assert -1e-6 <= row[key] <= domain[1] * 1.002, (layer["mark"], row)
 
 
-def test_the_critical_path_runs_through_both_time_lines(drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float]) -> None:
+def test_the_critical_path_runs_through_both_time_lines(
+    drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float],
+) -> None:
     spec = drawn[0]
-    critical = [layer for layer in spec["layer"] if isinstance(layer["mark"], dict) and layer["mark"].get("color") == CRITICAL]
+    critical = [
+        layer
+        for layer in spec["layer"]
+        if isinstance(layer["mark"], dict) and layer["mark"].get("color") == CRITICAL
+    ]
     kinds = [layer["mark"]["type"] for layer in critical]
     assert kinds.count("rect") == 2 and kinds.count("line") == 2
     for layer in critical:
         if layer["mark"]["type"] == "line":
             points = [p for p in layer["data"]["values"] if p["x"] is not None]
             assert len(points) > 2
-            assert all(a["x"] <= b["x"] + 1e-5 for a, b in pairwise(points)), "a path never goes back in time"
+            assert all(a["x"] <= b["x"] + 1e-5 for a, b in pairwise(points)), (
+                "a path never goes back in time"
+            )
 
 
-def test_only_what_the_target_changes_itself_is_hatched(drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float]) -> None:
+def test_only_what_the_target_changes_itself_is_hatched(
+    drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float],
+) -> None:
     spec, rows, _, _ = drawn
     hatched = [
         layer
         for layer in spec["layer"]
-        if isinstance(layer["mark"], dict) and layer["mark"]["type"] == "line" and layer["mark"].get("color") != CRITICAL
+        if isinstance(layer["mark"], dict)
+        and layer["mark"]["type"] == "line"
+        and layer["mark"].get("color") != CRITICAL
     ]
     assert hatched and any(r["reason"] in OWN_CHANGE for r in rows)
     assert not all(r["reason"] in OWN_CHANGE for r in rows)
     (top,) = {min(b["y"] for b in bars(spec)[1])}
-    assert all(p["y"] >= top - 1e-6 for layer in hatched for p in layer["data"]["values"] if p["y"] is not None), "nothing is hatched above"
+    assert all(
+        p["y"] >= top - 1e-6
+        for layer in hatched
+        for p in layer["data"]["values"]
+        if p["y"] is not None
+    ), "nothing is hatched above"
 
 
-def test_the_sentence_says_what_the_picture_shows(studies: Studies, drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float]) -> None:
+def test_the_sentence_says_what_the_picture_shows(
+    studies: Studies, drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float]
+) -> None:
     _, rows, sentence, _ = drawn
     run, window = studies.moved, studies.window
     assert run is not None and window is not None
@@ -153,7 +196,9 @@ def test_the_sentence_says_what_the_picture_shows(studies: Studies, drawn: tuple
     assert run.target.title in sentence
 
 
-def test_tracks_are_named_without_ids(studies: Studies, drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float]) -> None:
+def test_tracks_are_named_without_ids(
+    studies: Studies, drawn: tuple[dict[str, Any], list[dict[str, Any]], str, float]
+) -> None:
     run = studies.moved
     assert run is not None
     words = track_words(run.profile)

@@ -53,11 +53,14 @@ Event = dict[str, Any]
 
 @cache
 def schema() -> Any:
-    # slow to import, and each worker reads every module; 2 s of it would be the grammar of a format that no schema here names
+    # slow to import, and each worker reads every module; 2 s of it would be the grammar of a format
+    # that no schema here names
     with mock.patch.dict(sys.modules, {"rfc3987_syntax": None}):
         import jsonschema
 
-    return jsonschema.Draft202012Validator(json.loads((Path(__file__).parent / "trace-event.schema.json").read_text(encoding="utf-8")))
+    return jsonschema.Draft202012Validator(
+        json.loads((Path(__file__).parent / "trace-event.schema.json").read_text(encoding="utf-8"))
+    )
 
 
 def asked(seen: Run, target: Machine) -> tuple[Moved, Answer]:
@@ -67,7 +70,12 @@ def asked(seen: Run, target: Machine) -> tuple[Moved, Answer]:
 @cache
 def seen() -> Run:
     with sample() as path:
-        return Run.read(path, use_cache=False, command="turnbuckle export milc-like-synthetic.sqlite --on cdi-row-link", part="0.3s..0.5s")
+        return Run.read(
+            path,
+            use_cache=False,
+            command="turnbuckle export milc-like-synthetic.sqlite --on cdi-row-link",
+            part="0.3s..0.5s",
+        )
 
 
 @cache
@@ -96,7 +104,9 @@ def parsed(raw: bytes) -> dict[str, Any]:
     def refuse(word: str) -> None:
         raise AssertionError(f"{word} is not JSON")
 
-    found: dict[str, Any] = json.loads(raw.decode("utf-8", errors="strict"), parse_float=Decimal, parse_constant=refuse)
+    found: dict[str, Any] = json.loads(
+        raw.decode("utf-8", errors="strict"), parse_float=Decimal, parse_constant=refuse
+    )
     return found
 
 
@@ -128,7 +138,9 @@ def by_track(slices: Iterable[Event]) -> dict[int, list[Event]]:
 
 
 def well_formed(found: dict[str, Any]) -> None:
-    """What Perfetto needs: named tracks, each in time order, slices that nest, flows with both ends."""
+    """What Perfetto needs: named tracks, each in time order, slices that nest, flows with both
+    ends.
+    """
     named = {(e["pid"], e["tid"]) for e in events(found, "M") if e["name"] == "thread_name"}
     assert {(e["pid"], e["tid"]) for e in events(found, "X")} <= named
     assert len({tid for _, tid in named}) == len(named), "a track number is used twice"
@@ -152,7 +164,10 @@ def test_the_file_is_a_trace_event_file() -> None:
     found = document()
     few = {**found, "traceEvents": found["traceEvents"][:300] + found["traceEvents"][-300:]}
     schema().validate(json.loads(json.dumps(few, default=float)))
-    shapes = {(e["ph"], e["pid"], tuple(sorted(e)), tuple(sorted(e["args"]))): e for e in found["traceEvents"]}
+    shapes = {
+        (e["ph"], e["pid"], tuple(sorted(e)), tuple(sorted(e["args"]))): e
+        for e in found["traceEvents"]
+    }
     schema().validate({"traceEvents": json.loads(json.dumps(list(shapes.values()), default=float))})
     for bad in (
         {"ph": "X", "pid": 1, "tid": 1, "ts": 1},
@@ -172,7 +187,9 @@ def test_every_activity_is_there_twice_and_exact() -> None:
     both = zip(table["start_ns"], table["end_ns"], strict=True)
     assert Counter((ns(e["ts"]), ns(e["ts"]) + ns(e["dur"])) for e in measured) == Counter(both)
     ends = np.rint(np.stack([table["projected_start"], table["projected_end"]]) * 1e9).astype(int)
-    assert Counter((ns(e["ts"]), ns(e["ts"]) + ns(e["dur"])) for e in projected) == Counter(map(tuple, ends.T.tolist()))
+    assert Counter((ns(e["ts"]), ns(e["ts"]) + ns(e["dur"])) for e in projected) == Counter(
+        map(tuple, ends.T.tolist())
+    )
     names = set(run.profile.trace.text(table).drop_nulls())
     assert names <= {e["name"] for e in measured}
     assert Counter(e["name"] for e in measured) == Counter(e["name"] for e in projected)
@@ -184,7 +201,15 @@ def test_at_home_both_halves_are_equal() -> None:
     measured, projected = sides(found)
 
     def bare(e: Event) -> tuple[Any, ...]:
-        return e["tid"] // 2, ns(e["ts"]), ns(e["dur"]), e["name"], e["cat"], e["args"].get("bytes"), "flow_in" in e
+        return (
+            e["tid"] // 2,
+            ns(e["ts"]),
+            ns(e["dur"]),
+            e["name"],
+            e["cat"],
+            e["args"].get("bytes"),
+            "flow_in" in e,
+        )
 
     assert len(measured) > 1_000 and [bare(e) for e in measured] == [bare(e) for e in projected]
     assert {e["args"]["reason"] for e in projected} == {"still"}
@@ -195,8 +220,13 @@ def test_at_home_both_halves_are_equal() -> None:
 def test_moves_and_their_reasons_are_said() -> None:
     run, _ = far()
     _, projected = sides(document())
-    said = Counter((e["args"]["reason"], ns(e["args"].get("moved_us", 0)), ns(e["args"].get("longer_us", 0))) for e in projected)
-    rows = run.table.select("reason", *((pl.col(c) * 1e9).round().cast(pl.Int64) for c in ("moved", "longer"))).rows()
+    said = Counter(
+        (e["args"]["reason"], ns(e["args"].get("moved_us", 0)), ns(e["args"].get("longer_us", 0)))
+        for e in projected
+    )
+    rows = run.table.select(
+        "reason", *((pl.col(c) * 1e9).round().cast(pl.Int64) for c in ("moved", "longer"))
+    ).rows()
     assert said == Counter(rows)
     assert {"lag", "follows"} <= {e["args"]["reason"] for e in projected}
     sizes = run.table["size_bytes"].drop_nulls()
@@ -210,7 +240,9 @@ def test_flows_lead_from_calls_to_what_they_started() -> None:
         out = {e["bind_id"]: e for e in half if "flow_out" in e}
         into = [e for e in half if "flow_in" in e]
         assert len(into) == started > 400
-        assert all(out[e["bind_id"]]["args"]["correlation"] == e["args"]["correlation"] for e in into)
+        assert all(
+            out[e["bind_id"]]["args"]["correlation"] == e["args"]["correlation"] for e in into
+        )
         assert all(out[e["bind_id"]]["ts"] <= e["ts"] for e in into)
         assert all("api" in out[e["bind_id"]]["cat"] and "api" not in e["cat"] for e in into)
 
@@ -218,11 +250,22 @@ def test_flows_lead_from_calls_to_what_they_started() -> None:
 def test_the_critical_path_has_tracks_of_its_own() -> None:
     run, _ = far()
     found = document()
-    tracks = {e["tid"]: e["args"]["name"] for e in events(found, "M") if e["name"] == "thread_name" and e["pid"] == 1}
-    assert sorted(tracks.values()) == [f"measured on {run.source.name}", "projected on cdi-row-link"]
+    tracks = {
+        e["tid"]: e["args"]["name"]
+        for e in events(found, "M")
+        if e["name"] == "thread_name" and e["pid"] == 1
+    }
+    assert sorted(tracks.values()) == [
+        f"measured on {run.source.name}",
+        "projected on cdi-row-link",
+    ]
     for tid, name in tracks.items():
         whole, *steps = [e for e in events(found, "X") if e["tid"] == tid]
-        seconds = run.projection.seconds if name.startswith("projected") else run.projection.measured_seconds
+        seconds = (
+            run.projection.seconds
+            if name.startswith("projected")
+            else run.projection.measured_seconds
+        )
         assert ns(whole["dur"]) == round(seconds * 1e9) == sum(ns(e["dur"]) for e in steps)
         assert all(e["cat"] == "critical" and e["cname"] for e in steps)
         assert whole["args"]["run_time_s"] == Decimal(repr(seconds))
@@ -230,7 +273,9 @@ def test_the_critical_path_has_tracks_of_its_own() -> None:
     for half, column in zip(sides(found), ("critical_before", "critical_after"), strict=True):
         critical = [e for e in half if "critical" in e["cat"]]
         assert len(critical) == run.table[column].sum() > 0
-        assert all(e["cname"] for e in critical) and not any("cname" in e for e in half if "critical" not in e["cat"])
+        assert all(e["cname"] for e in critical) and not any(
+            "cname" in e for e in half if "critical" not in e["cat"]
+        )
     delay = events(found, "C")
     assert [e["ts"] for e in delay] == sorted(e["ts"] for e in delay)
     added = run.projection.seconds - run.projection.measured_seconds
@@ -239,19 +284,36 @@ def test_the_critical_path_has_tracks_of_its_own() -> None:
 
 def test_tracks_have_names_in_order() -> None:
     found = document()
-    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events(found, "M") if e["name"] == "thread_name"}
+    names = {
+        (e["pid"], e["tid"]): e["args"]["name"]
+        for e in events(found, "M")
+        if e["name"] == "thread_name"
+    }
     for pid in (2, 3):
         mine = [name for (p, _), name in sorted(names.items()) if p == pid]
-        assert [bool(re.fullmatch(r"host thread \d+", n)) for n in mine] == sorted((not n.startswith("GPU") for n in mine), reverse=True)
+        assert [bool(re.fullmatch(r"host thread \d+", n)) for n in mine] == sorted(
+            (not n.startswith("GPU") for n in mine), reverse=True
+        )
         assert any(re.fullmatch(r"GPU \d+ stream \d+", n) for n in mine)
-    processes = [(e["args"]["name"], e["pid"]) for e in events(found, "M") if e["name"] == "process_name"]
-    assert [name.split(" on ")[0] for name, _ in sorted(processes, key=lambda p: p[1])] == ["critical path", "measured", "projected"]
+    processes = [
+        (e["args"]["name"], e["pid"]) for e in events(found, "M") if e["name"] == "process_name"
+    ]
+    assert [name.split(" on ")[0] for name, _ in sorted(processes, key=lambda p: p[1])] == [
+        "critical path",
+        "measured",
+        "projected",
+    ]
 
 
 def test_the_question_and_its_answer_are_in_the_file() -> None:
     about = document()["otherData"]
-    assert about["provenance"]["tool"] == "turnbuckle" and about["provenance"]["model"]["replay"] == "timeline"
-    assert about["projections"][0]["target"] == "cdi-row-link" and about["projections"][0]["findings"]
+    assert (
+        about["provenance"]["tool"] == "turnbuckle"
+        and about["provenance"]["model"]["replay"] == "timeline"
+    )
+    assert (
+        about["projections"][0]["target"] == "cdi-row-link" and about["projections"][0]["findings"]
+    )
     assert 0 < about["critical_path_explained"] <= 1
 
 
@@ -260,11 +322,20 @@ def test_a_faster_machine_moves_everything_forward() -> None:
     run = moved(seen().profile, seen().source, target, nething(50.0), ready=seen().ordered)
     found = parsed(text(run, Answer(seen(), MODEL, (target,), [run.projection], draws=0)))
     well_formed(found)
-    assert ns(events(found, "C")[-1]["args"]["us"]) == round((run.projection.seconds - run.projection.measured_seconds) * 1e9) < 0
+    assert (
+        ns(events(found, "C")[-1]["args"]["us"])
+        == round((run.projection.seconds - run.projection.measured_seconds) * 1e9)
+        < 0
+    )
     table = run.table
-    assert table["critical_before"].to_list() != table["critical_after"].to_list(), "or this test says nothing"
+    assert table["critical_before"].to_list() != table["critical_after"].to_list(), (
+        "or this test says nothing"
+    )
     for half, column, start in zip(
-        sides(found), ("critical_before", "critical_after"), (table["start_ns"] * 1e-9, table["projected_start"]), strict=True
+        sides(found),
+        ("critical_before", "critical_after"),
+        (table["start_ns"] * 1e-9, table["projected_start"]),
+        strict=True,
     ):
         expected = Counter(round(x * 1e9) for x in start.filter(table[column]))
         assert Counter(ns(e["ts"]) for e in half if "critical" in e["cat"]) == expected
@@ -295,11 +366,17 @@ def test_lanes_hold_only_what_nests(rows: list[tuple[int, int, int]]) -> None:
         for j in range(k):
             if track[k] != track[j]:
                 continue
-            (a, b), (c, d) = sorted([(start[k], start[k] + length[k]), (start[j], start[j] + length[j])])
+            (a, b), (c, d) = sorted(
+                [(start[k], start[k] + length[k]), (start[j], start[j] + length[j])]
+            )
             crossing = a < c < b < d
             alone = b <= c or not crossing
             assert lane[k] != lane[j] or alone, "two that cross share a lane"
-    far_apart = lanes(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 2**61]), np.array([2**61, 2**61 + 5, 2**61, 2**61 + 1]))
+    far_apart = lanes(
+        np.array([0, 0, 1, 1]),
+        np.array([0, 1, 0, 2**61]),
+        np.array([2**61, 2**61 + 5, 2**61, 2**61 + 1]),
+    )
     assert far_apart.tolist() == [0, 1, 0, 0]
     for t in set(track.tolist()):
         of = track == t
@@ -314,7 +391,11 @@ def test_hostile_names_are_harmless() -> None:
     for k, evil in enumerate(HOSTILE):
         names[k % len(names)] = evil
     names = [HOSTILE[k % len(HOSTILE)] for k in range(len(names))]
-    trace = replace(plain.profile.trace, names=pl.Series("name", names, dtype=pl.String), name="bad\udcff\x1b.sqlite")
+    trace = replace(
+        plain.profile.trace,
+        names=pl.Series("name", names, dtype=pl.String),
+        name="bad\udcff\x1b.sqlite",
+    )
     hostile = Run.of(replace(plain.profile, trace=trace), command="turnbuckle export \udcff\x07")
     target = replace(load("gh200"), name='"}]\x1b[31m\ud800</script>', title="\udcff")
     raw = text(*asked(replace(hostile, source=plain.source), target))
@@ -324,7 +405,9 @@ def test_hostile_names_are_harmless() -> None:
     schema().validate({**json.loads(raw), "traceEvents": []})
     assert all(0 < len(e["name"]) <= 600 for e in found["traceEvents"])
     assert not set("\u202e\u2066\u200b\ufeff\x9b\u2028") & set(raw.decode("utf-8"))
-    assert "</script><img src=x onerror=alert(1)>" in {e["name"] for e in events(found, "X")}, "a name is a text, not markup: kept"
+    assert "</script><img src=x onerror=alert(1)>" in {e["name"] for e in events(found, "X")}, (
+        "a name is a text, not markup: kept"
+    )
     assert b"\\" not in re.sub(rb'\\["\\]', b"", raw), "Perfetto knows no other escapes"
 
 
@@ -346,7 +429,9 @@ def test_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_compressed_by_name_and_reproducible(tmp_path: Path) -> None:
-    plain, packed, again = (write(*far(), tmp_path / n) for n in ("a.json", "a.json.gz", "b.json.gz"))
+    plain, packed, again = (
+        write(*far(), tmp_path / n) for n in ("a.json", "a.json.gz", "b.json.gz")
+    )
     assert gzip.decompress(packed.read_bytes()) == plain.read_bytes() == text(*far())
     assert packed.read_bytes() == again.read_bytes()
     assert packed.stat().st_size * 5 < plain.stat().st_size
@@ -378,7 +463,9 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ids=["folder", "none", "nul", "long"],
 )
 def test_places_that_cannot_be(tmp_path: Path, name: str, code: str) -> None:
-    assert str(tmp_path) not in "\n".join(refused(code, write, *far(), f"{tmp_path}/{name}").lines())
+    assert str(tmp_path) not in "\n".join(
+        refused(code, write, *far(), f"{tmp_path}/{name}").lines()
+    )
 
 
 def test_a_full_device_is_written_to_and_not_replaced() -> None:

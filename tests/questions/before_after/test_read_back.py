@@ -1,4 +1,6 @@
-"""What Turnbuckle writes for other programs, read again: it says what it is, and no activity counts twice."""
+"""What Turnbuckle writes for other programs, read again: it says what it is, and no activity counts
+twice.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ def test_every_form_is_tried() -> None:
 @pytest.mark.parametrize("ending", [ending for ending in SAYS if ending != "otf2"])
 def test_a_written_file_says_what_it_is(turnbuckle: Run, ending: str, packed: str) -> None:
     for target, words in zip(("self", "gh200"), SAYS[ending], strict=True):
-        assert turnbuckle("export", SAMPLE, "--on", target, "-o", f"{target}.{ending}{packed}").code == 0
+        assert (
+            turnbuckle("export", SAMPLE, "--on", target, "-o", f"{target}.{ending}{packed}").code
+            == 0
+        )
         again = turnbuckle("inspect", f"{target}.{ending}{packed}")
         assert words in again.out + again.err, again.err
         assert again.code == (2 if words.startswith("error") else 0)
@@ -52,7 +57,9 @@ def test_a_trace_that_another_tool_wrote_again_is_known(turnbuckle: Run, tmp_pat
     assert turnbuckle("export", SAMPLE, "--on", "self", "-o", "run.json").code == 0
     document = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
     (tmp_path / "indented.json").write_text(json.dumps(document, indent=2), encoding="utf-8")
-    (tmp_path / "renamed.pt.trace.json.gz").write_bytes(gzip.compress(json.dumps(document).encode()))
+    (tmp_path / "renamed.pt.trace.json.gz").write_bytes(
+        gzip.compress(json.dumps(document).encode())
+    )
     for name in ("indented.json", "renamed.pt.trace.json.gz"):
         assert "error[P095]" in turnbuckle("project", name, "--on", "gh200").err
 

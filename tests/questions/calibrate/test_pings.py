@@ -1,4 +1,6 @@
-"""A layer measured with pings: what went in comes back, a machine file that projects, and files that cannot be are refused."""
+"""A layer measured with pings: what went in comes back, a machine file that projects, and files
+that cannot be are refused.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def pings(tmp_path: Path) -> dict[str, Any]:
 
 
 def ping(name: str, profile: Profile, layer: Machine, trip: float, **numbers: float) -> Ping:
-    given = {f"remoting.{n.replace('_', '.')}": v for n, v in numbers.items()} | {"remoting.round_trip": trip}
+    given = {f"remoting.{n.replace('_', '.')}": v for n, v in numbers.items()} | {
+        "remoting.round_trip": trip
+    }
     run = on_full(profile)
     return Ping(name, run, trip, (float(Through.of(run, layer).seconds(given)[0]),))  # type: ignore[arg-type]
 
@@ -59,7 +63,10 @@ def test_a_command_and_the_rates_of_both_directions_come_back(layer: Machine) ->
     found = calibrated(
         {
             "launch": [ping("launches", launch_and_wait(20), layer, 30e-6, **numbers)],
-            "write": [ping(f"writes {n}", one_after_another(n, 1, 1 << 20), layer, 30e-6, **numbers) for n in (10, 20)],
+            "write": [
+                ping(f"writes {n}", one_after_another(n, 1, 1 << 20), layer, 30e-6, **numbers)
+                for n in (10, 20)
+            ],
             "read": [ping("reads", one_after_another(10, 2, 1 << 20), layer, 0.0, **numbers)],
         },
         layer,
@@ -70,22 +77,46 @@ def test_a_command_and_the_rates_of_both_directions_come_back(layer: Machine) ->
         "remoting.h2d.bandwidth": pytest.approx(up, rel=1e-6),
         "remoting.d2h.bandwidth": pytest.approx(down, rel=1e-6),
     }
-    assert found["remoting.h2d.bandwidth"].error < 1e-4 and found["remoting.d2h.bandwidth"].error == 1.0
+    assert (
+        found["remoting.h2d.bandwidth"].error < 1e-4
+        and found["remoting.d2h.bandwidth"].error == 1.0
+    )
     assert all(p.nature == "measured" and p.source == "a test" for p in found.values())
 
 
-def test_a_machine_file_that_checks_and_projects(turnbuckle: Turnbuckle, tmp_path: Path, pings: dict[str, Any]) -> None:
+def test_a_machine_file_that_checks_and_projects(
+    turnbuckle: Turnbuckle, tmp_path: Path, pings: dict[str, Any]
+) -> None:
     (tmp_path / "pings.json").write_text(json.dumps(pings), encoding="utf-8")
-    ran = turnbuckle("calibrate", "--pings", "pings.json", "--base", "layer.toml", "--name", "ours", "-o", "ours.toml")
+    ran = turnbuckle(
+        "calibrate",
+        "--pings",
+        "pings.json",
+        "--base",
+        "layer.toml",
+        "--name",
+        "ours",
+        "-o",
+        "ours.toml",
+    )
     assert ran.code == 0 and "remoting.command" in ran.out and "ours.toml" in ran.out
     ours = load(str(tmp_path / "ours.toml"))
     changed = {c.parameter: c.set for c in ours.changes}
     assert ours.coupling == "remoting" and changed["remoting.command"] is not None
-    assert 1e-4 < changed["remoting.command"].value < 4e-4 and changed["remoting.command"].nature == "measured"
+    assert (
+        1e-4 < changed["remoting.command"].value < 4e-4
+        and changed["remoting.command"].nature == "measured"
+    )
     assert turnbuckle("machines", "check", "ours.toml").code == 0
     assert turnbuckle("project", "sync", "--on", "ours.toml", "--draws", "0").code == 0
-    told = json.loads(turnbuckle("calibrate", "--pings", "pings.json", "--base", "layer.toml", "--format", "json").out)
-    assert [p["parameter"] for p in told["parameters"]] == ["remoting.command"] and told["machine_file"] is None
+    told = json.loads(
+        turnbuckle(
+            "calibrate", "--pings", "pings.json", "--base", "layer.toml", "--format", "json"
+        ).out
+    )
+    assert [p["parameter"] for p in told["parameters"]] == ["remoting.command"] and told[
+        "machine_file"
+    ] is None
 
 
 @pytest.mark.parametrize(
@@ -103,12 +134,16 @@ def test_a_machine_file_that_checks_and_projects(turnbuckle: Turnbuckle, tmp_pat
 def test_pings_that_cannot_be_are_refused(
     turnbuckle: Turnbuckle, tmp_path: Path, pings: dict[str, Any], change: dict[str, Any], said: str
 ) -> None:
-    (tmp_path / "pings.json").write_text(json.dumps({"pings": [{**pings["pings"][0], **change}]}), encoding="utf-8")
+    (tmp_path / "pings.json").write_text(
+        json.dumps({"pings": [{**pings["pings"][0], **change}]}), encoding="utf-8"
+    )
     ran = turnbuckle("calibrate", "--pings", "pings.json", "--base", "layer.toml")
     assert ran.code in (2, 3) and said in ran.err
 
 
-def test_pings_need_a_layer_and_nothing_else(turnbuckle: Turnbuckle, tmp_path: Path, pings: dict[str, Any]) -> None:
+def test_pings_need_a_layer_and_nothing_else(
+    turnbuckle: Turnbuckle, tmp_path: Path, pings: dict[str, Any]
+) -> None:
     (tmp_path / "pings.json").write_text(json.dumps(pings), encoding="utf-8")
     for words in ((), ("--base", "layer.toml", "--run"), ("pings.json", "--base", "layer.toml")):
         ran = turnbuckle("calibrate", *words, "--pings", "pings.json")

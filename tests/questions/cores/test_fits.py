@@ -1,4 +1,6 @@
-"""Fits: exact where they can be, planted parameters found again, and intervals that cover as often as they say."""
+"""Fits: exact where they can be, planted parameters found again, and intervals that cover as often
+as they say.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,20 @@ def runs_of(ranks: Float, threads: Float, seconds: Float, mpi: Float | None = No
     return Runs("", ranks, threads, seconds, none, True, False, ("",) * len(seconds))
 
 
-def planted(name: Name, ranks: Float, threads: Float, parameters: list[float], noise: float = 0.0, seed: int = 0) -> Runs:
+def planted(
+    name: Name,
+    ranks: Float,
+    threads: Float,
+    parameters: list[float],
+    noise: float = 0.0,
+    seed: int = 0,
+) -> Runs:
     seconds = LAWS[name].seconds(np.array([parameters]), ranks, threads)[0]
-    return runs_of(ranks, threads, seconds * (1 + noise * np.random.default_rng(seed).standard_normal(len(ranks))))
+    return runs_of(
+        ranks,
+        threads,
+        seconds * (1 + noise * np.random.default_rng(seed).standard_normal(len(ranks))),
+    )
 
 
 @settings(max_examples=60)
@@ -43,7 +56,9 @@ def test_nonnegative_is_scipys(seed: int, unknowns: int, rows: int) -> None:
     ours = fits.nonnegative(columns, values)
     for mine, value in zip(ours, values, strict=True):
         theirs, residual = nnls(columns, value)
-        assert np.linalg.norm(columns @ mine - value) == pytest.approx(residual, rel=1e-9, abs=1e-12)
+        assert np.linalg.norm(columns @ mine - value) == pytest.approx(
+            residual, rel=1e-9, abs=1e-12
+        )
         assert mine == pytest.approx(theirs, abs=1e-7)
 
 
@@ -79,17 +94,28 @@ def test_the_exponential_fit_is_the_best_there_is(seed: int) -> None:
 
     ours = float((off(found.values[0]) ** 2).sum())
     starts = [[a, b, r] for a in (1.0, 20.0) for b in (10.0, 100.0) for r in (0.05, 0.3, 1.0, 3.0)]
-    best = min(float((least_squares(off, s, bounds=([0, 0, 1e-3], np.inf)).fun ** 2).sum()) for s in starts)
+    best = min(
+        float((least_squares(off, s, bounds=([0, 0, 1e-3], np.inf)).fun ** 2).sum()) for s in starts
+    )
     assert ours <= best * (1 + 1e-6)
 
 
 def test_repeats_weigh_in() -> None:
     """A configuration run ten times pulls the fit to itself."""
-    cores, seconds = np.array([1.0, 2.0, 4.0, 8.0, 8.0]), np.array([200.0, 150.0, 125.0, 112.5, 130.0])
+    cores, seconds = (
+        np.array([1.0, 2.0, 4.0, 8.0, 8.0]),
+        np.array([200.0, 150.0, 125.0, 112.5, 130.0]),
+    )
     few = fits.fit(LAWS["hybrid"], runs_of(np.ones(5), cores, seconds)).values
-    many_cores, many_seconds = np.append(cores, np.full(20, 8.0)), np.append(seconds, np.full(20, 130.0))
+    many_cores, many_seconds = (
+        np.append(cores, np.full(20, 8.0)),
+        np.append(seconds, np.full(20, 130.0)),
+    )
     many = fits.fit(LAWS["hybrid"], runs_of(np.ones(25), many_cores, many_seconds)).values
-    at_eight = [float(LAWS["hybrid"].seconds(v, np.array(1.0), np.array(8.0)).ravel()[0]) for v in (few, many)]
+    at_eight = [
+        float(LAWS["hybrid"].seconds(v, np.array(1.0), np.array(8.0)).ravel()[0])
+        for v in (few, many)
+    ]
     assert at_eight[0] < 124 < at_eight[1] < 130
 
 
@@ -112,16 +138,30 @@ def test_too_few_runs_say_what_is_missing() -> None:
 
 
 def test_splits_of_the_same_cores_are_one_core_count() -> None:
-    """What changes between them says nothing of more cores: no law of cores, and no limit of equation 5."""
+    """What changes between them says nothing of more cores: no law of cores, and no limit of
+    equation 5.
+    """
     ranks = np.repeat([1.0, 2.0, 4.0, 8.0], 3)
     same = runs_of(ranks, 8.0 / ranks, 10.0 + 0.3 * ranks)
-    assert [fits.fit(law, same).missing for law in LAWS.values()] == [f"{n} different core counts" for n in (2, 3, 3, 4)]
-    two = runs_of(np.r_[ranks, ranks], np.r_[8.0 / ranks, 4.0 / ranks], np.r_[10.0 + 0.3 * ranks, 12.0 + 0.3 * ranks])
-    assert [law for law, found in ((n, fits.fit(law, two)) for n, law in LAWS.items()) if not found.missing] == ["hybrid"]
+    assert [fits.fit(law, same).missing for law in LAWS.values()] == [
+        f"{n} different core counts" for n in (2, 3, 3, 4)
+    ]
+    two = runs_of(
+        np.r_[ranks, ranks],
+        np.r_[8.0 / ranks, 4.0 / ranks],
+        np.r_[10.0 + 0.3 * ranks, 12.0 + 0.3 * ranks],
+    )
+    assert [
+        law
+        for law, found in ((n, fits.fit(law, two)) for n, law in LAWS.items())
+        if not found.missing
+    ] == ["hybrid"]
 
 
 def test_core_counts_far_from_one() -> None:
-    """Beta is told at no cores at all: a rate that fits steps of one core at a million must not carry it out of the numbers."""
+    """Beta is told at no cores at all: a rate that fits steps of one core at a million must not
+    carry it out of the numbers.
+    """
     cores = np.arange(999_990.0, 999_997.0)
     found = fits.fit(LAWS["exponential"], runs_of(np.ones(7), cores, 10 + 5 / (cores - 999_989)))
     assert np.isfinite(found.values).all() and 0 < found.rms < 0.2
@@ -133,8 +173,13 @@ def test_without_the_correction_for_few_runs() -> None:
 
 
 @given(st.floats(1e-6, 1e3), st.integers(6, 50), st.integers(1, 3))
-def test_the_criterion_punishes_unknowns_and_residuals(rss: float, runs: int, unknowns: int) -> None:
-    assert fits.aicc(rss, runs, unknowns) < fits.aicc(rss, runs, unknowns + 1 if runs > unknowns + 3 else unknowns) + 1e-9
+def test_the_criterion_punishes_unknowns_and_residuals(
+    rss: float, runs: int, unknowns: int
+) -> None:
+    assert (
+        fits.aicc(rss, runs, unknowns)
+        < fits.aicc(rss, runs, unknowns + 1 if runs > unknowns + 3 else unknowns) + 1e-9
+    )
     assert fits.aicc(rss, runs, unknowns) < fits.aicc(rss * 2, runs, unknowns)
 
 
@@ -145,7 +190,9 @@ def test_mpi_time_is_left_out_of_the_law_and_comes_back_in_the_answer() -> None:
     law, varies = LAWS["hybrid"], fits.axes(plain)
     found = fits.fit(law, with_mpi)
     assert found.values[0] == pytest.approx(PLANTED["hybrid"], rel=1e-7, abs=1e-7)
-    assert float(law.cores(found.values, np.array([25.0]), 0.9, varies)[0]) == pytest.approx(9 * 38.9 / 125.0)
+    assert float(law.cores(found.values, np.array([25.0]), 0.9, varies)[0]) == pytest.approx(
+        9 * 38.9 / 125.0
+    )
 
 
 def test_draws_are_the_same_for_the_same_seed() -> None:
@@ -155,20 +202,38 @@ def test_draws_are_the_same_for_the_same_seed() -> None:
     assert np.array_equal(one, again) and not np.array_equal(one, other)
 
 
-@pytest.mark.parametrize(("name", "repeats"), [("exponential", 1), ("hybrid", 1), ("hybrid", 3), ("usl", 1), ("usl", 3)])
+@pytest.mark.parametrize(
+    ("name", "repeats"), [("exponential", 1), ("hybrid", 1), ("hybrid", 3), ("usl", 1), ("usl", 3)]
+)
 def test_intervals_cover_as_often_as_they_say(name: Name, repeats: int) -> None:
-    """90 % intervals of planted cores hold the truth in 85 to 95 % of sets of runs with 1 % noise (1,000 or more offline: 88 to 94 %)."""
+    """90 % intervals of planted cores hold the truth in 85 to 95 % of sets of runs with 1 % noise
+    (1,000 or more offline: 88 to 94 %).
+    """
     cores = np.repeat(CORES, repeats)
     law, hits, sets = LAWS[name], 0, 200
-    truth = float(law.cores(np.array([PLANTED[name]]), np.zeros(1), 0.9, fits.axes(runs_of(np.ones(6), CORES, CORES)))[0])
+    truth = float(
+        law.cores(
+            np.array([PLANTED[name]]),
+            np.zeros(1),
+            0.9,
+            fits.axes(runs_of(np.ones(6), CORES, CORES)),
+        )[0]
+    )
     for seed in range(sets):
         runs = planted(name, np.ones(len(cores)), cores, PLANTED[name], 0.01, 7000 + seed)
         drawn, mpi = fits.redrawn(fits.fit(law, runs), runs, 100, seed)
-        low, high = np.quantile(law.cores(drawn, mpi, 0.9, fits.axes(runs)), [0.05, 0.95], method="nearest")
+        low, high = np.quantile(
+            law.cores(drawn, mpi, 0.9, fits.axes(runs)), [0.05, 0.95], method="nearest"
+        )
         hits += bool(low <= truth <= high)
     assert 0.85 <= hits / sets <= 0.95
 
 
 def test_what_does_not_vary_is_held() -> None:
     varies = fits.axes(runs_of(np.full(3, 2.0), np.array([1.0, 2.0, 4.0]), np.ones(3)))
-    assert varies.ranks == (2.0, 2.0) and varies.threads == (1.0, math.inf) and not varies.both and varies.least == 2.0
+    assert (
+        varies.ranks == (2.0, 2.0)
+        and varies.threads == (1.0, math.inf)
+        and not varies.both
+        and varies.least == 2.0
+    )

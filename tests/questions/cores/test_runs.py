@@ -29,7 +29,7 @@ def code(tmp_path: Path, text: str) -> tuple[str, str]:
     return caught.value.code, caught.value.where
 
 
-# --- tables -----------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,23 @@ def code(tmp_path: Path, text: str) -> tuple[str, str]:
         ("Cores,Ranks,Threads,Run_Time [s]\n8,2,4,1\n4,2,2,1", [2, 2], [4, 2], True),
     ],
 )
-def test_counts_are_per_gpu(tmp_path: Path, text: str, ranks: list[float], threads: list[float], split: bool) -> None:
+def test_counts_are_per_gpu(
+    tmp_path: Path, text: str, ranks: list[float], threads: list[float], split: bool
+) -> None:
     (runs,) = read_runs(table(tmp_path, text))
     assert (runs.ranks.tolist(), runs.threads.tolist(), runs.split) == (ranks, threads, split)
 
 
 def test_times_programs_and_repeats(tmp_path: Path) -> None:
-    text = "program,cores,run time [s],mpi time [ms],repeat\nb,1,10,100,1\na,1,20,200,\nb,1,12,100,2\nb,2,6,100,1\n"
+    text = (
+        "program,cores,run time [s],mpi time [ms],repeat\nb,1,10,100,1\na,1,20,200,\n"
+        "b,1,12,100,2\nb,2,6,100,1\n"
+    )
     b, a = read_runs(table(tmp_path, text))
     assert (b.program, a.program) == ("b", "a"), "in the order of the table"
-    assert b.seconds.tolist() == [10.0, 12.0, 6.0] and b.mpi_seconds.tolist() == pytest.approx([0.1] * 3)
+    assert b.seconds.tolist() == [10.0, 12.0, 6.0] and b.mpi_seconds.tolist() == pytest.approx(
+        [0.1] * 3
+    )
     assert b.shapes == 2 and b.mean_of_repeats(b.seconds).tolist() == [11.0, 11.0, 6.0]
     assert b.labels == ("line 2", "line 4", "line 5")
 
@@ -103,7 +110,7 @@ def test_a_binary_file(tmp_path: Path) -> None:
     refused("A061", read_runs, path)
 
 
-# --- recordings -------------------------------------------------------------------------------------------------------
+# --- recordings -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +121,9 @@ def profile() -> Profile:
 
 def without_mpi(profile: Profile) -> Profile:
     """The sample without MPI."""
-    tables = {name: frame for name, frame in profile.trace.tables.items() if not name.startswith("mpi")}
+    tables = {
+        name: frame for name, frame in profile.trace.tables.items() if not name.startswith("mpi")
+    }
     return replace(profile, trace=replace(profile.trace, tables=tables))
 
 
@@ -123,7 +132,11 @@ def with_ranks(profile: Profile, ranks: int) -> Profile:
     second = 10**9
     rows = [(r << 24, r) for r in range(ranks)]
     calls = pl.DataFrame(
-        {"thread": [t for t, _ in rows] * 2, "start_ns": [0] * (2 * ranks), "end_ns": [second] * ranks + [second // 2] * ranks}
+        {
+            "thread": [t for t, _ in rows] * 2,
+            "start_ns": [0] * (2 * ranks),
+            "end_ns": [second] * ranks + [second // 2] * ranks,
+        }
     )
     tables = {
         **profile.trace.tables,
@@ -137,15 +150,23 @@ def test_ranks_of_recordings_are_seen(profile: Profile) -> None:
     runs = from_profiles([with_ranks(profile, n) for n in (1, 2, 4)])
     assert runs.ranks.tolist() == [1.0, 2.0, 4.0] and runs.split
     assert runs.seconds.tolist() == [profile.seconds] * 3
-    assert runs.mpi_seconds.tolist() == [1.0] * 3, "a second a rank; a call inside another counts once"
+    assert runs.mpi_seconds.tolist() == [1.0] * 3, (
+        "a second a rank; a call inside another counts once"
+    )
 
 
 def test_cores_of_recordings_are_told(profile: Profile) -> None:
     runs = from_profiles([profile, profile], [4, 8])
-    assert runs.cores.tolist() == [4.0, 8.0] and not runs.split and runs.mpi_seconds.tolist() == [mpi_seconds(profile)] * 2
+    assert (
+        runs.cores.tolist() == [4.0, 8.0]
+        and not runs.split
+        and runs.mpi_seconds.tolist() == [mpi_seconds(profile)] * 2
+    )
     bare = without_mpi(profile)
     assert mpi_seconds(bare) == 0.0
-    assert not from_profiles([profile, bare], [4, 8]).mpi_seconds.any(), "MPI time of some recordings is none"
+    assert not from_profiles([profile, bare], [4, 8]).mpi_seconds.any(), (
+        "MPI time of some recordings is none"
+    )
 
 
 @pytest.mark.parametrize("at", [[4], [4, 8, 16], [4, 0]])
@@ -170,5 +191,7 @@ def test_recordings_of_two_programs(profile: Profile, shared: Path) -> None:
 
 def test_two_versions_of_one_program_are_one_program(shared: Path) -> None:
     folder = shared / "traces" / "nsys"
-    profiles = [recorded_profile(folder / f"balinski_gomory_r{k}" / f"report{k}.sqlite") for k in (3, 16)]
+    profiles = [
+        recorded_profile(folder / f"balinski_gomory_r{k}" / f"report{k}.sqlite") for k in (3, 16)
+    ]
     assert np.isfinite(from_profiles(profiles, [1, 2]).seconds).all()

@@ -1,4 +1,6 @@
-"""The tolerance of a remoting layer's round trip: the curve is the projection on that layer, wherever its round trip stands."""
+"""The tolerance of a remoting layer's round trip: the curve is the projection on that layer,
+wherever its round trip stands.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,15 @@ def test_the_curve_is_the_projection_on_that_layer(trace: Trace, name: str, trip
         return
     found = tolerate(seen, "remoting", draws=0, machine=name)
     assert found.layer == name and found.measured == seen.profile.seconds
-    layer = load(name).with_parameters({"remoting.round_trip": parameter("remoting.round_trip", trip)})
+    layer = load(name).with_parameters(
+        {"remoting.round_trip": parameter("remoting.round_trip", trip)}
+    )
     plain = Distance.of(seen, "remoting", layer=load(name)).source
     expected = project(seen.profile, Pair(plain, layer), MODEL).seconds
     assert float(found.curve(trip)) == pytest.approx(expected, rel=1e-11, abs=1e-12)
-    assert (np.diff(found.curve.seconds) >= 0).all() and float(found.curve(0.0)) >= found.measured - 1e-12
+    assert (np.diff(found.curve.seconds) >= 0).all() and float(
+        found.curve(0.0)
+    ) >= found.measured - 1e-12
 
 
 @SOME
@@ -65,5 +71,10 @@ def test_a_layer_costs_its_software_without_any_round_trip() -> None:
 
 
 def test_what_is_refused() -> None:
-    for mode, machine in (("remoting", None), ("link", "cdi-row-api"), ("api", "cdi-row-api"), ("remoting", "cdi-row-link")):
+    for mode, machine in (
+        ("remoting", None),
+        ("link", "cdi-row-api"),
+        ("api", "cdi-row-api"),
+        ("remoting", "cdi-row-link"),
+    ):
         refused("A015", tolerate, on_full(launch_and_wait(50)), mode, draws=0, machine=machine)

@@ -1,4 +1,6 @@
-"""Added distance: the curve is the replay itself, its corners are where they should be, and the tolerances are what it says."""
+"""Added distance: the curve is the replay itself, its corners are where they should be, and the
+tolerances are what it says.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from distances import MODE, RUNS, SOME, TRIPS, answer, distance, launch_and_wait, on_full, one_after_another
+from distances import (
+    MODE,
+    RUNS,
+    SOME,
+    TRIPS,
+    answer,
+    distance,
+    launch_and_wait,
+    on_full,
+    one_after_another,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
@@ -30,7 +42,9 @@ from turnbuckle.questions.distance.distance import FARTHEST, MODEL, MODES, NEARE
 from turnbuckle.questions.distance.question import THRESHOLDS, Slack, tolerate
 from turnbuckle.trace.trace import Trace
 
-AWAY = st.sampled_from([0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, FARTHEST]) | st.floats(-9, -1).map(lambda power: float(10**power))
+AWAY = st.sampled_from([0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, FARTHEST]) | st.floats(-9, -1).map(
+    lambda power: float(10**power)
+)
 SMALL = ("jacobi_gh200", "cloverleaf_a100_perlmutter", "softmax_uvm_t4", "nvfuser_matmul_h100")
 
 
@@ -39,7 +53,15 @@ def far(ready: Distance, slack: float) -> Machine:
     way = "slack.link" if ready.mode == "link" else "slack.call"
     reads = [Change(n, set=ready.source.get(n)) for n in FABRIC]
     changes = (Change(way, set=Parameter(slack, 0.0, "s", "assumption", "a test")), *reads)
-    return Machine(name="far", title="far", summary="", year=0, coupling="fabric", base="source", changes=changes)
+    return Machine(
+        name="far",
+        title="far",
+        summary="",
+        year=0,
+        coupling="fabric",
+        base="source",
+        changes=changes,
+    )
 
 
 def seconds_at(ready: Distance, slack: float, seen: Run) -> float:
@@ -47,7 +69,7 @@ def seconds_at(ready: Distance, slack: float, seen: Run) -> float:
     return project(seen.profile, Pair(ready.source, far(ready, slack)), MODEL).seconds
 
 
-# --- the curve --------------------------------------------------------------------------------------------------------
+# --- the curve ------------------------------------------------------------------------------------
 
 
 @SOME
@@ -58,33 +80,51 @@ def test_the_curve_is_the_projection(trace: Trace, mode: Mode, known: bool, slac
     if ready is None:
         return
     found = tolerate(seen, mode, draws=0)
-    assert float(found.curve(slack)) == pytest.approx(seconds_at(ready, slack, seen), rel=1e-11, abs=1e-12)
-    assert found.curve.seconds[0] == found.measured == seen.profile.seconds, "it starts at the recording, to the nanosecond"
+    assert float(found.curve(slack)) == pytest.approx(
+        seconds_at(ready, slack, seen), rel=1e-11, abs=1e-12
+    )
+    assert found.curve.seconds[0] == found.measured == seen.profile.seconds, (
+        "it starts at the recording, to the nanosecond"
+    )
     assert (found.curve.at[0], found.curve.at[-1]) == (0.0, FARTHEST)
     assert found.penalty(0.0) == 1.0 and found.curve.gap == 0
 
 
 @SOME
 @given(RUNS, MODE, st.booleans())
-def test_it_never_falls_and_bends_upwards_at_its_knots_only(trace: Trace, mode: Mode, known: bool) -> None:
+def test_it_never_falls_and_bends_upwards_at_its_knots_only(
+    trace: Trace, mode: Mode, known: bool
+) -> None:
     seen = answer(trace, known)
     ready = distance(seen, mode)
     if ready is None:
         return
     curve = tolerate(seen, mode, draws=0).curve
-    assert (np.diff(curve.at) > 0).all() and len(curve.slopes) == len(curve.at) - 1 == len(curve.seconds) - 1
-    assert (curve.slopes >= 0).all() and (np.diff(curve.slopes) >= -1e-9 * max(float(curve.slopes.max()), 1.0)).all()
-    assert np.allclose(np.diff(curve.seconds), curve.slopes * np.diff(curve.at), rtol=1e-6, atol=1e-12)
-    between = np.concatenate([curve.at, (curve.at[1:] + curve.at[:-1]) / 2, curve.at[:-1] + np.diff(curve.at) * 1e-3])
+    assert (np.diff(curve.at) > 0).all() and len(curve.slopes) == len(curve.at) - 1 == len(
+        curve.seconds
+    ) - 1
+    assert (curve.slopes >= 0).all() and (
+        np.diff(curve.slopes) >= -1e-9 * max(float(curve.slopes.max()), 1.0)
+    ).all()
+    assert np.allclose(
+        np.diff(curve.seconds), curve.slopes * np.diff(curve.at), rtol=1e-6, atol=1e-12
+    )
+    between = np.concatenate(
+        [curve.at, (curve.at[1:] + curve.at[:-1]) / 2, curve.at[:-1] + np.diff(curve.at) * 1e-3]
+    )
     values = ready.change(between[:, None]).values
     values = np.broadcast_to(values, (len(between), values.shape[-1]))
     direct = ready.replay.seconds_at(values)
-    assert np.allclose(direct - direct[0] + seen.profile.seconds, curve(between), rtol=1e-11, atol=1e-13)
+    assert np.allclose(
+        direct - direct[0] + seen.profile.seconds, curve(between), rtol=1e-11, atol=1e-13
+    )
 
 
 @SOME
 @given(RUNS, MODE, st.booleans(), st.integers(1, 12))
-def test_a_tolerance_is_the_largest_distance_within(trace: Trace, mode: Mode, known: bool, draws: int) -> None:
+def test_a_tolerance_is_the_largest_distance_within(
+    trace: Trace, mode: Mode, known: bool, draws: int
+) -> None:
     seen = answer(trace, known)
     ready = distance(seen, mode)
     if ready is None:
@@ -103,7 +143,9 @@ def test_a_tolerance_is_the_largest_distance_within(trace: Trace, mode: Mode, kn
         low, high = (np.inf if end is None else end for end in t.interval)
         assert low <= (np.inf if t.slack is None else t.slack) <= high
         if mode == "api" and found.trust.explained == 1.0:
-            assert low == pytest.approx(high, rel=1e-9), "of calls that block nothing is assumed, and rules derive the order"
+            assert low == pytest.approx(high, rel=1e-9), (
+                "of calls that block nothing is assumed, and rules derive the order"
+            )
     reached = [np.inf if t.slack is None else t.slack for t in found.tolerances]
     assert reached == sorted(reached)
 
@@ -113,19 +155,24 @@ def test_a_run_of_copies_has_a_closed_form() -> None:
     for n in (1, 7):
         to_host = one_after_another(n, 2)
         for slack in (1e-7, 1e-5, 1e-3, 0.09):
-            link, api = (float(tolerate(on_full(to_host), mode, draws=0).curve(slack)) for mode in MODES)
+            link, api = (
+                float(tolerate(on_full(to_host), mode, draws=0).curve(slack)) for mode in MODES
+            )
             # the command there, and the data back with the news
             assert link == pytest.approx(to_host.seconds + n * (TRIPS + 1) * slack, rel=1e-12)
             assert api == pytest.approx(to_host.seconds + n * slack, rel=1e-12)
     (tolerance, *_) = tolerate(on_full(one_after_another(7, 2)), draws=0).tolerances
     assert (
-        tolerance.slack == pytest.approx(0.01 * one_after_another(7, 2).seconds / (7 * (TRIPS + 1)), rel=1e-9)
+        tolerance.slack
+        == pytest.approx(0.01 * one_after_another(7, 2).seconds / (7 * (TRIPS + 1)), rel=1e-9)
         and tolerance.interval is None
     )
 
 
 def test_reads_lose_bandwidth_where_those_in_flight_no_longer_cover_the_round_trip() -> None:
-    """D12: from s = (window / B - RTT) / 2 on a byte costs (RTT + 2 s) / window; before that only the trips count."""
+    """D12: from s = (window / B - RTT) / 2 on a byte costs (RTT + 2 s) / window; before that only
+    the trips count.
+    """
     size, n = 2**21, 3
     to_device = one_after_another(n, 1, size)
     ready = Distance.of(on_full(to_device), "link")
@@ -144,12 +191,16 @@ def test_reads_lose_bandwidth_where_those_in_flight_no_longer_cover_the_round_tr
 
 
 def test_delay_that_kernels_hide_costs_nothing() -> None:
-    """In calls that block, the launch's delay hides behind its kernel until the two are as long; on the link both trips are waited for."""
+    """In calls that block, the launch's delay hides behind its kernel until the two are as long; on
+    the link both trips are waited for.
+    """
     n = 5
     seen = on_full(launch_and_wait(n))
     link, api = (tolerate(seen, mode, draws=0).curve for mode in MODES)
     for slack in (1e-6, 1e-5, 1e-3):
-        assert float(link(slack)) == pytest.approx(seen.profile.seconds + n * (TRIPS + 1) * slack, rel=1e-12)
+        assert float(link(slack)) == pytest.approx(
+            seen.profile.seconds + n * (TRIPS + 1) * slack, rel=1e-12
+        )
     assert float(api(1e-6)) == pytest.approx(seen.profile.seconds + n * 1e-6, rel=1e-12)
     assert api.slopes[0] == pytest.approx(n) and api.slopes[-1] == pytest.approx(2 * n)
     (corner,) = api.at[1:-1]
@@ -157,27 +208,39 @@ def test_delay_that_kernels_hide_costs_nothing() -> None:
     assert corner == pytest.approx(23e-6, rel=1e-9)
 
 
-# --- what does not matter ---------------------------------------------------------------------------------------------
+# --- what does not matter -------------------------------------------------------------------------
 
 
 @SOME
 @given(gpu_traces(), MODE, st.integers(-900, 10**15))
 def test_time_and_names_of_a_recording_do_not_matter(trace: Trace, mode: Mode, later: int) -> None:
-    shifted = with_columns(trace, lambda _, frame: frame.with_columns(pl.col(c) + later for c in frame.columns if c.endswith("_ns")))
+    shifted = with_columns(
+        trace,
+        lambda _, frame: frame.with_columns(
+            pl.col(c) + later for c in frame.columns if c.endswith("_ns")
+        ),
+    )
     numbers = ("stream", "context", "correlation")
-    renamed = with_columns(trace, lambda _, frame: frame.with_columns(pl.col(c) + 3 for c in numbers if c in frame.columns))
+    renamed = with_columns(
+        trace,
+        lambda _, frame: frame.with_columns(pl.col(c) + 3 for c in numbers if c in frame.columns),
+    )
     seen = answer(trace, True)
     if distance(seen, mode) is None:
         return
     plain = tolerate(seen, mode, draws=5)
     for other in (shifted, renamed):
         same = tolerate(answer(other, True), mode, draws=5)
-        assert np.array_equal(plain.curve.at, same.curve.at) and np.array_equal(plain.curve.seconds, same.curve.seconds)
+        assert np.array_equal(plain.curve.at, same.curve.at) and np.array_equal(
+            plain.curve.seconds, same.curve.seconds
+        )
         assert plain.tolerances == same.tolerances
-        assert [(c.what, c.seconds) for c in plain.carriers] == [(c.what, c.seconds) for c in same.carriers]
+        assert [(c.what, c.seconds) for c in plain.carriers] == [
+            (c.what, c.seconds) for c in same.carriers
+        ]
 
 
-# --- draws ------------------------------------------------------------------------------------------------------------
+# --- draws ----------------------------------------------------------------------------------------
 
 
 def test_draws_have_a_seed() -> None:
@@ -197,8 +260,11 @@ def test_what_a_source_says_of_reads_is_not_assumed() -> None:
     profile = one_after_another(3, 1, 2**20)
     assert len(Distance.of(on_full(profile), "link").assumed) == 4
     stated = Distance.of(Run(profile, machine({**FULL, **said}), {}), "link")
-    assert list(stated.assumed) == ["link.command_trips"] and stated.source.value("link.tags") == 64.0
-    # 4 requests of 256 B in 500 ns are 2 GB/s, and the run shows 26.8: as many more are in flight as that takes
+    assert (
+        list(stated.assumed) == ["link.command_trips"] and stated.source.value("link.tags") == 64.0
+    )
+    # 4 requests of 256 B in 500 ns are 2 GB/s, and the run shows 26.8: as many more are in flight
+    # as that takes
     short = Distance.of(Run(profile, machine({**FULL, **said, "link.tags": 4.0}), {}), "link")
     assert short.source.value("link.tags") == pytest.approx(31.5e9 * 0.85 * 5e-7 / 256)
     assert short.kinks() == [] or short.kinks()[0] < 1e-15
@@ -206,7 +272,7 @@ def test_what_a_source_says_of_reads_is_not_assumed() -> None:
     assert np.isfinite(curve.slopes).all() and (np.diff(curve.slopes) >= -1e-6).all()
 
 
-# --- the answer -------------------------------------------------------------------------------------------------------
+# --- the answer -----------------------------------------------------------------------------------
 
 
 @SOME
@@ -218,7 +284,9 @@ def test_the_contract(trace: Trace, mode: Mode, known: bool) -> None:
     found = tolerate(seen, mode, draws=5)
     document = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     assert document["mode"] == mode and document["measured_seconds"] == found.measured
-    assert [set(point) for point in document["curve"]] == [{"slack_s", "seconds", "lower", "upper", "penalty"}] * (len(found.shown()) + 1)
+    assert [set(point) for point in document["curve"]] == [
+        {"slack_s", "seconds", "lower", "upper", "penalty"}
+    ] * (len(found.shown()) + 1)
     start = document["curve"][0]
     assert (start["slack_s"], start["seconds"], start["penalty"]) == (0.0, found.measured, 1.0)
     assert start["lower"] == pytest.approx(found.measured) == start["upper"]
@@ -227,7 +295,14 @@ def test_the_contract(trace: Trace, mode: Mode, known: bool) -> None:
     assert all(set(t) == {"slack_s", "interval"} for t in document["tolerance"].values())
     assert [h["hop"] for h in document["hops"]] == [h.name for h in hops()]
     assert document["calls"] == [c.as_dict() for c in found.carriers]
-    assert {"schema_version", "breakpoints", "provenance", "findings", "explained", "unexplained"} <= set(document)
+    assert {
+        "schema_version",
+        "breakpoints",
+        "provenance",
+        "findings",
+        "explained",
+        "unexplained",
+    } <= set(document)
     seconds = [point["seconds"] for point in document["curve"]]
     assert seconds == sorted(seconds)
 
@@ -235,22 +310,38 @@ def test_the_contract(trace: Trace, mode: Mode, known: bool) -> None:
 def test_where_a_table_looks() -> None:
     found: Slack = tolerate(on_full(launch_and_wait(1)), draws=0)
     shown = found.shown()
-    assert shown[0] == pytest.approx(NEAREST) and shown[-1] == pytest.approx(FARTHEST) and len(shown) == 25
+    assert (
+        shown[0] == pytest.approx(NEAREST)
+        and shown[-1] == pytest.approx(FARTHEST)
+        and len(shown) == 25
+    )
     assert np.allclose(shown[4:] / shown[:-4], 10.0)
 
 
 def test_what_cannot_be_said() -> None:
     refused("A121", tolerate, on_full(profile_of(api=[call(1_000, 2_000, 1, "cudaMalloc")])))
     beside = [on_device(1_000 * i, 1_000 * i + 1_500) for i in range(1, 9)]
-    refused("A122", tolerate, on_full(profile_of(api=[call(500, 900, 99, "cudaMalloc")], kernels=beside)))
+    refused(
+        "A122",
+        tolerate,
+        on_full(profile_of(api=[call(500, 900, 99, "cudaMalloc")], kernels=beside)),
+    )
     refused("A140", tolerate, on_full(profile_of(kernels=[on_device(1_000, 2_000)])))
 
 
 def test_runs_with_hardly_anything() -> None:
-    """One activity beside a call, or moves of pages alone, or no time at all: distance still has an answer."""
-    alone = profile_of(api=[call(1_000, 1_000, 99, "cudaStreamCreate")], kernels=[on_device(1_000, 2_000)])
-    nothing = profile_of(api=[call(1_000, 1_000, 99, "cudaStreamCreate")], kernels=[on_device(1_000, 1_000)])
-    moves = [{**copy(1_000 + 9_000 * i, 7_000 + 9_000 * i, 6, 65_536), "cause": 2} for i in range(3)]
+    """One activity beside a call, or moves of pages alone, or no time at all: distance still has an
+    answer.
+    """
+    alone = profile_of(
+        api=[call(1_000, 1_000, 99, "cudaStreamCreate")], kernels=[on_device(1_000, 2_000)]
+    )
+    nothing = profile_of(
+        api=[call(1_000, 1_000, 99, "cudaStreamCreate")], kernels=[on_device(1_000, 1_000)]
+    )
+    moves = [
+        {**copy(1_000 + 9_000 * i, 7_000 + 9_000 * i, 6, 65_536), "cause": 2} for i in range(3)
+    ]
     for profile in (alone, nothing):
         for mode in MODES:
             found = tolerate(on_full(profile), mode)
@@ -262,7 +353,9 @@ def test_runs_with_hardly_anything() -> None:
 
 
 def test_a_search_that_stops_says_how_far_it_may_be_off(shared: Path) -> None:
-    seen = run_of(shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite").judged
+    seen = run_of(
+        shared / "traces/nsys/cloverleaf_a100_perlmutter/perlmutter-cloverleaf-cuda.sqlite"
+    ).judged
     ready = Distance.of(seen, "link")
     whole, part = (tolerate(seen, draws=0, ready=ready.ready, most=most) for most in (MOST, 8))
     assert whole.curve.gap == 0 < part.curve.gap
@@ -280,14 +373,25 @@ def test_real_runs(shared: Path, name: str) -> None:
         found = tolerate(seen, mode, draws=10, ready=ready.ready)
         curve = found.curve
         assert curve.seconds[0] == seen.profile.seconds
-        assert (curve.slopes >= 0).all() and (np.diff(curve.slopes) >= -1e-6 * curve.slopes.max()).all()
-        at = np.concatenate([[0.0], found.shown(), curve.at[:40], (curve.at[1:40] + curve.at[:-1][:39]) / 2])
+        assert (curve.slopes >= 0).all() and (
+            np.diff(curve.slopes) >= -1e-6 * curve.slopes.max()
+        ).all()
+        at = np.concatenate(
+            [[0.0], found.shown(), curve.at[:40], (curve.at[1:40] + curve.at[:-1][:39]) / 2]
+        )
         direct = ready.replay.seconds(ready.change(at[:, None]))
-        assert np.allclose(direct - direct[0] + seen.profile.seconds, curve(at), rtol=1e-10, atol=1e-12 * curve.seconds[-1])
+        assert np.allclose(
+            direct - direct[0] + seen.profile.seconds,
+            curve(at),
+            rtol=1e-10,
+            atol=1e-12 * curve.seconds[-1],
+        )
         assert seconds_at(ready, 1e-5, seen) == pytest.approx(float(curve(1e-5)), rel=1e-10)
         for t in found.tolerances:
             if t.slack is not None:
-                assert float(curve(t.slack)) == pytest.approx(seen.profile.seconds * (1 + t.share), rel=1e-9)
+                assert float(curve(t.slack)) == pytest.approx(
+                    seen.profile.seconds * (1 + t.share), rel=1e-9
+                )
 
 
 def test_the_spread_of_other_runs_is_the_interval_of_a_run_time() -> None:
@@ -300,9 +404,9 @@ def test_the_spread_of_other_runs_is_the_interval_of_a_run_time() -> None:
     added = float(spread.curve(1e-6)) - spread.measured
     logs = np.log([found.measured, *others])
     reach = 2.131846786 * logs.std(ddof=1) * math.sqrt(1 + math.pi / 10)
-    assert low == pytest.approx(found.measured * math.exp(-reach) + added) and high == pytest.approx(
-        found.measured * math.exp(reach) + added
-    )
+    assert low == pytest.approx(
+        found.measured * math.exp(-reach) + added
+    ) and high == pytest.approx(found.measured * math.exp(reach) + added)
     assert low < low_of_five < high_of_five < high
     assert spread.as_dict()["curve"][0]["interval"] == list(spread.interval(0.0))
 
@@ -321,7 +425,9 @@ def test_a_run_time_of_another_run_must_be_one(wrong: float) -> None:
 
 def test_only_the_calls_of_the_classes_are_delayed() -> None:
     seen = on_full(launch_and_wait(4))
-    every, launches, waits = (tolerate(seen, "api", draws=0, classes=c).curve for c in ((), ("launch",), ("sync",)))
+    every, launches, waits = (
+        tolerate(seen, "api", draws=0, classes=c).curve for c in ((), ("launch",), ("sync",))
+    )
     assert float(every(1e-3)) > float(launches(1e-3)) > seen.profile.seconds
     assert float(every(1e-3)) > float(waits(1e-3)) > seen.profile.seconds
     whole = tolerate(seen, "api", draws=0, classes=BOUNDARY_CLASSES).curve
@@ -329,7 +435,10 @@ def test_only_the_calls_of_the_classes_are_delayed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "classes", "code"), [("link", ("launch",), "A015"), ("api", ("lunch",), "A004"), ("api", ("query",), "A004")]
+    ("mode", "classes", "code"),
+    [("link", ("launch",), "A015"), ("api", ("lunch",), "A004"), ("api", ("query",), "A004")],
 )
-def test_classes_that_cannot_be_delayed_are_refused(mode: Any, classes: tuple[str, ...], code: str) -> None:
+def test_classes_that_cannot_be_delayed_are_refused(
+    mode: Any, classes: tuple[str, ...], code: str
+) -> None:
     refused(code, tolerate, on_full(launch_and_wait(1)), mode, draws=0, classes=classes)

@@ -25,7 +25,13 @@ from turnbuckle.questions.distance.figures import (
     slack_curve,
 )
 from turnbuckle.questions.distance.question import THRESHOLDS
-from turnbuckle.questions.distance.surface_figure import LEVELS, _iso, penalty_at, placed, surface_map
+from turnbuckle.questions.distance.surface_figure import (
+    LEVELS,
+    _iso,
+    penalty_at,
+    placed,
+    surface_map,
+)
 from turnbuckle.show.figures.look import MODES, change_colour
 from turnbuckle.show.verdict import verdicts
 
@@ -71,7 +77,9 @@ def test_dots_stand_where_the_run_is_longer_by_a_share(studies: Studies) -> None
 def test_names_of_distances_do_not_meet() -> None:
     rows, lines = _hop_labels(650.0)
     assert {h.name for h in hops()} == {n for r in rows for n in r["label"].split(", ") if n}
-    assert sum(bool(r["label"]) for r in rows) < len(rows), "package and C2C are too near for a name each"
+    assert sum(bool(r["label"]) for r in rows) < len(rows), (
+        "package and C2C are too near for a name each"
+    )
     assert all(r["trip"] == (r["label"].split(",")[0] in TRIPS) for r in rows if r["label"])
     named = [r for r in rows if r["label"]]
     assert max(r["line"] for r in named) + 1 == lines
@@ -88,7 +96,9 @@ def test_break_even_is_the_penalty_times_the_cost(studies: Studies, mode: str) -
     figure = break_even(found, 1e-3)
     (rows,) = marks(figure.spec, "line")
     for r in rows:
-        assert r["use"] == pytest.approx(found.penalty(r["at"]) * (1 + ADDERS[r["adder"]]), rel=1e-3)
+        assert r["use"] == pytest.approx(
+            found.penalty(r["at"]) * (1 + ADDERS[r["adder"]]), rel=1e-3
+        )
     assert {r["adder"] for r in rows} == set(range(len(ADDERS)))
     for told in figure.rows:
         assert told["use_factor_at_25%"] == told["penalty"] * 1.25
@@ -99,12 +109,16 @@ def test_the_map_is_the_study(studies: Studies) -> None:
     figure = surface_map(found, [])
     assert len(figure.rows) == found.seconds.size
     for r in figure.rows[:: len(figure.rows) // 40]:
-        assert r["penalty"] == pytest.approx(penalty_at(found, r["slack_s"], r["bandwidth"]), rel=1e-5)
+        assert r["penalty"] == pytest.approx(
+            penalty_at(found, r["slack_s"], r["bandwidth"]), rel=1e-5
+        )
     (cells,) = marks(figure.spec, "rect")
     low, high = float(found.bandwidth[0]), float(found.bandwidth[-1])
     for a in {c["a"] for c in cells}:
         column = sorted((c for c in cells if c["a"] == a), key=lambda c: float(c["c"]))
-        assert column[0]["c"] == pytest.approx(low, rel=1e-4) and column[-1]["d"] == pytest.approx(high, rel=1e-4)
+        assert column[0]["c"] == pytest.approx(low, rel=1e-4) and column[-1]["d"] == pytest.approx(
+            high, rel=1e-4
+        )
         assert all(x["d"] == y["c"] for x, y in pairwise(column)), "a column without holes"
     assert "no error" in figure.caption
 
@@ -114,18 +128,27 @@ def test_lines_of_equal_loss_are_of_equal_loss(studies: Studies) -> None:
     drawn = 0
     for level in LEVELS:
         for slack, bandwidth in _iso(found, level):
-            assert penalty_at(found, slack, bandwidth) - 1.0 == pytest.approx(level, rel=1e-6, abs=1e-9)
+            assert penalty_at(found, slack, bandwidth) - 1.0 == pytest.approx(
+                level, rel=1e-6, abs=1e-9
+            )
             drawn += 1
     assert drawn > 50
 
 
 def test_only_machines_the_map_can_speak_for_lie_on_it(studies: Studies, answer: Answer) -> None:
-    answers = [(m, p, v.colour) for m, (p, _), v in zip(answer.targets, studies.by_replay, verdicts(answer.projections), strict=True)]
+    answers = [
+        (m, p, v.colour)
+        for m, (p, _), v in zip(
+            answer.targets, studies.by_replay, verdicts(answer.projections), strict=True
+        )
+    ]
     found = placed(studies.surface, answers)
     assert {m.name for m in found} == {"cdi-row-link", "cdi-datacentre-link"}
     for mark in found:
         (p,) = (p for _, p, _ in answers if p.target == mark.name)
-        assert penalty_at(studies.surface, mark.slack, mark.bandwidth) == pytest.approx(p.penalty, abs=0.0021)
+        assert penalty_at(studies.surface, mark.slack, mark.bandwidth) == pytest.approx(
+            p.penalty, abs=0.0021
+        )
         assert mark.change == p.penalty - 1.0
     drawn = surface_map(studies.surface, found)
     assert "cdi-row-link" in str(drawn.spec) and "gh200" not in str(drawn.spec)
@@ -136,7 +159,10 @@ def test_colours_get_darker_away_from_the_recorded_run() -> None:
         r, g, b = (int(change_colour(change)[i : i + 2], 16) for i in (1, 3, 5))
         return 0.2126 * r + 0.7152 * g + 0.0722 * b
 
-    slower, faster = [light(c) for c in np.geomspace(0.01, 10.0, 30)], [light(-c) for c in np.geomspace(0.01, 0.8, 30)]
+    slower, faster = (
+        [light(c) for c in np.geomspace(0.01, 10.0, 30)],
+        [light(-c) for c in np.geomspace(0.01, 0.8, 30)],
+    )
     assert all(a > b for a, b in pairwise(slower))
     assert all(a > b for a, b in pairwise(faster))
 

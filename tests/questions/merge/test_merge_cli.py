@@ -31,7 +31,9 @@ def table(of: str, /, **columns: Any) -> pl.DataFrame:
 
 @pytest.fixture
 def ranks(tmp_path: Path) -> list[Path]:
-    """Three recordings of one run, a folder each; the clock of each is 5 ms ahead of the one before."""
+    """Three recordings of one run, a folder each; the clock of each is 5 ms ahead of the one
+    before.
+    """
     rng = np.random.default_rng(3)
     due = np.cumsum(rng.integers(2_000_000, 9_000_000, 16))
     start = due + rng.integers(0, 900_000, (3, 16))
@@ -60,11 +62,21 @@ def ranks(tmp_path: Path) -> list[Path]:
             result=one,
             level=one,
         )
-        facts = {"format": "nsys", "session_start_utc_ns": 10**18, "rank": rank, "world_size": 4, "tables": {}}
+        facts = {
+            "format": "nsys",
+            "session_start_utc_ns": 10**18,
+            "rank": rank,
+            "world_size": 4,
+            "tables": {},
+        }
         out.append(tmp_path / f"rank{rank}.turnbuckle")
-        Trace({"api": api, "kernels": kernels}, pl.Series("name", [ALL, "cudaLaunchKernel"]), facts, [], f"run\x1b[1m{rank}").to_parquet(
-            out[-1]
-        )
+        Trace(
+            {"api": api, "kernels": kernels},
+            pl.Series("name", [ALL, "cudaLaunchKernel"]),
+            facts,
+            [],
+            f"run\x1b[1m{rank}",
+        ).to_parquet(out[-1])
     return out
 
 
@@ -91,8 +103,14 @@ def test_every_verb_reads_what_was_merged(turnbuckle: Turnbuckle, ranks: list[Pa
 
 
 def test_json_and_csv(turnbuckle: Turnbuckle, ranks: list[Path]) -> None:
-    said = json.loads(turnbuckle("merge", *ranks, "-o", "all", "--format", "json", "--max-skew", "20 us").out)
-    assert said["schema_version"] == 2 and said["max_skew_ns"] == 20_000 and said["contradiction_ns"] == 0
+    said = json.loads(
+        turnbuckle("merge", *ranks, "-o", "all", "--format", "json", "--max-skew", "20 us").out
+    )
+    assert (
+        said["schema_version"] == 2
+        and said["max_skew_ns"] == 20_000
+        and said["contradiction_ns"] == 0
+    )
     assert [r["ranks"] for r in said["recordings"]] == [[0], [1], [2]]
     for row in said["recordings"]:
         assert row["shift_low_ns"] <= row["shift_ns"] <= row["shift_high_ns"]
@@ -100,7 +118,11 @@ def test_json_and_csv(turnbuckle: Turnbuckle, ranks: list[Path]) -> None:
         assert 0 <= row["skew_p50_ns"] <= row["skew_p90_ns"] <= row["skew_p100_ns"] <= 2_000
     assert said["recordings"][2]["shift_ns"] == pytest.approx(-10_000_000, abs=1_000)
     assert said["provenance"]["folder_sha256"] == read("all").facts["sha256"]
-    rows = list(csv.DictReader(io.StringIO(turnbuckle("merge", *ranks, "-o", "again", "--format", "csv").out)))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(turnbuckle("merge", *ranks, "-o", "again", "--format", "csv").out)
+        )
+    )
     assert [r["ranks"] for r in rows] == ["0", "1", "2"] and rows[1]["collectives"] == "16"
 
 
@@ -111,7 +133,10 @@ def test_json_and_csv(turnbuckle: Turnbuckle, ranks: list[Path]) -> None:
         (["rank0.turnbuckle", "./rank0.turnbuckle"], "A405"),
         (["rank0.turnbuckle", "rank1.turnbuckle", "--max-skew", "0 us"], "A407"),
         (["rank0.turnbuckle", "rank1.turnbuckle", "--max-skew", "2 days"], "U002"),
-        (["rank0.turnbuckle", "rank1.turnbuckle", "--clock", "recorded", "--max-skew", "1 ms"], "A056"),
+        (
+            ["rank0.turnbuckle", "rank1.turnbuckle", "--clock", "recorded", "--max-skew", "1 ms"],
+            "A056",
+        ),
         (["rank0.turnbuckle", "nowhere.sqlite"], "P001"),
         (["rank0.turnbuckle", "rank1.turnbuckle", "--max-skew", "1 ns"], "A176"),
     ],
@@ -145,6 +170,15 @@ def test_members_of_an_archive(turnbuckle: Turnbuckle, shared: Path) -> None:
     archive = shared / "traces" / "kineto" / "dlrm_8rank_v100" / "dlrm_kineto.tar.gz"
     with tarfile.open(archive) as packed:
         members = sorted(name for name in packed.getnames() if name.endswith(".json"))
-    said = json.loads(turnbuckle("merge", *(f"{archive}::{m}" for m in members), "-o", "dlrm.turnbuckle", "--format", "json").out)
+    said = json.loads(
+        turnbuckle(
+            "merge",
+            *(f"{archive}::{m}" for m in members),
+            "-o",
+            "dlrm.turnbuckle",
+            "--format",
+            "json",
+        ).out
+    )
     assert [r["ranks"] for r in said["recordings"]] == [[r] for r in range(8)]
     assert max(r["skew_p90_ns"] for r in said["recordings"]) <= 4_000

@@ -1,4 +1,6 @@
-"""Order from several runs: against the definition by pairs, on planted dependencies and on a real recording."""
+"""Order from several runs: against the definition by pairs, on planted dependencies and on a real
+recording.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,16 @@ from refusals import refused
 import turnbuckle as tb
 from turnbuckle.profile.dependencies.dependencies import dependencies
 from turnbuckle.profile.dependencies.graph import EDGE
-from turnbuckle.questions.order.poset import Runs, _longest_rising, _places, clocks, covers, matched, ordered, ranks
+from turnbuckle.questions.order.poset import (
+    Runs,
+    _longest_rising,
+    _places,
+    clocks,
+    covers,
+    matched,
+    ordered,
+    ranks,
+)
 
 
 def runs_of(track: list[int], times: list[list[int]]) -> Runs:
@@ -34,24 +45,32 @@ def runs_of(track: list[int], times: list[list[int]]) -> Runs:
 
 @st.composite
 def some_runs(draw: st.DrawFn) -> Runs:
-    """Up to three tracks of up to five activities in up to four runs; each track keeps its order."""
+    """Up to three tracks of up to five activities in up to four runs; each track keeps its
+    order.
+    """
     sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
     track = [t for t, n in enumerate(sizes) for _ in range(n)]
     times = []
     for _ in range(draw(st.integers(1, 4))):
         run: list[int] = []
         for n in sizes:
-            run += np.cumsum(draw(st.lists(st.integers(0, 6), min_size=2 * n, max_size=2 * n))).tolist()
+            run += np.cumsum(
+                draw(st.lists(st.integers(0, 6), min_size=2 * n, max_size=2 * n))
+            ).tolist()
         times.append(run)
     return runs_of(track, times)
 
 
 def by_pairs(runs: Runs) -> set[tuple[int, int]]:
-    """The cover relation by its definition: all pairs that come in one order in every run, less those with one between."""
+    """The cover relation by its definition: all pairs that come in one order in every run, less
+    those with one between.
+    """
     placed = ranks(runs)
     n = placed.shape[1]
     below = {(u, v) for u in range(n) for v in range(n) if (placed[:, u] < placed[:, v]).all()}
-    return {(u, v) for u, v in below if not any((u, w) in below and (w, v) in below for w in range(n))}
+    return {
+        (u, v) for u, v in below if not any((u, w) in below and (w, v) in below for w in range(n))
+    }
 
 
 @settings(max_examples=200)
@@ -81,7 +100,10 @@ def test_a_true_dependency_is_never_lost(seed: int, count: int) -> None:
     """Tracks with planted waits, run with random lengths: what waits comes after in every run."""
     random = np.random.default_rng(seed)
     tracks, each = 4, 6
-    waits = {(v, int(random.integers(each))): (int(random.integers(v)), int(random.integers(each))) for v in range(1, tracks)}
+    waits = {
+        (v, int(random.integers(each))): (int(random.integers(v)), int(random.integers(each)))
+        for v in range(1, tracks)
+    }
     times = []
     for _ in range(count):
         run = np.zeros((tracks, each, 2), dtype=np.int64)
@@ -96,10 +118,14 @@ def test_a_true_dependency_is_never_lost(seed: int, count: int) -> None:
     runs = runs_of(np.repeat(np.arange(tracks), each).tolist(), times)
     clock = clocks(runs.chain, ranks(runs))
     for (t, i), (u, j) in waits.items():
-        assert clock[2 * (t * each + i), u] >= 2 * j + 2, "the begin of what waits knows the end of what it waits for"
+        assert clock[2 * (t * each + i), u] >= 2 * j + 2, (
+            "the begin of what waits knows the end of what it waits for"
+        )
 
 
-@pytest.mark.parametrize("values", [[], [3], [1, 2, 2, 3], [5, 1, 2, 9, 3, 4], [3, 2, 1], [1, 5, 2, 5, 3]])
+@pytest.mark.parametrize(
+    "values", [[], [3], [1, 2, 2, 3], [5, 1, 2, 9, 3, 4], [3, 2, 1], [1, 5, 2, 5, 3]]
+)
 def test_longest_rising(values: list[int]) -> None:
     found = _longest_rising(np.array(values, dtype=np.int64)).tolist()
     assert found == sorted(found)
@@ -130,7 +156,9 @@ def test_a_recording_with_itself_is_its_own_order(profile: tb.Profile) -> None:
 
 
 def test_a_stream_is_the_same_whichever_begins_first() -> None:
-    """Which of two independent streams has work first is the question; it must not swap their names."""
+    """Which of two independent streams has work first is the question; it must not swap their
+    names.
+    """
     named = []
     for first, second in ((10, 20), (20, 10)):
         rows = pl.DataFrame(
@@ -144,7 +172,11 @@ def test_a_stream_is_the_same_whichever_begins_first() -> None:
             }
         )
         named.append(_places(rows))
-    assert named[0] == named[1] == {0: "rank 0 thread 0", 1: "rank 0 device 0 stream 0", 2: "rank 0 device 0 stream 1"}
+    assert (
+        named[0]
+        == named[1]
+        == {0: "rank 0 thread 0", 1: "rank 0 device 0 stream 0", 2: "rank 0 device 0 stream 1"}
+    )
 
 
 def test_one_recording_tells_no_order(profile: tb.Profile) -> None:

@@ -1,4 +1,6 @@
-"""Streams of jobs on fixed nodes and pools: closed forms, laws, an independent simulation, and two public fleets."""
+"""Streams of jobs on fixed nodes and pools: closed forms, laws, an independent simulation, and two
+public fleets.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,14 @@ from turnbuckle.questions.pool.logs import read_log
 from turnbuckle.questions.pool.mix import read_mix
 from turnbuckle.questions.pool.question import Measure, of_jobs
 from turnbuckle.questions.pool.simulation import fewest_enough, simulate
-from turnbuckle.questions.pool.slowdown import UNCHANGED, Slowdown, Tie, crossing, one_way, published
+from turnbuckle.questions.pool.slowdown import (
+    UNCHANGED,
+    Slowdown,
+    Tie,
+    crossing,
+    one_way,
+    published,
+)
 from turnbuckle.questions.pool.stream import Stream
 from turnbuckle.show.figures.figure import draw
 
@@ -38,7 +47,12 @@ def poisson(jobs: int, every: float, mean: float, seed: int, gpus: float = 1.0) 
     """Jobs of one GPU and one core that come at random, with exponential run times."""
     draw = np.random.default_rng(seed)
     arrival = np.cumsum(draw.exponential(every, jobs))
-    return stream_of([(float(a), float(w), 1, gpus) for a, w in zip(arrival, draw.exponential(mean, jobs), strict=True)])
+    return stream_of(
+        [
+            (float(a), float(w), 1, gpus)
+            for a, w in zip(arrival, draw.exponential(mean, jobs), strict=True)
+        ]
+    )
 
 
 def erlang_c(servers: int, load: float) -> float:
@@ -48,16 +62,20 @@ def erlang_c(servers: int, load: float) -> float:
     return last / (sum(parts) + last)
 
 
-# --- closed forms -----------------------------------------------------------------------------------------------------
+# --- closed forms ---------------------------------------------------------------------------------
 
 
 def test_one_node_as_large_as_the_cluster_waits_as_erlang_says() -> None:
     """M/M/c: eight GPUs at a load of 6.4; mean waiting time is C / (c mu - lambda)."""
     servers, load, mean = 8, 6.4, 10.0
     stream = poisson(200_000, mean / load, mean, 11)
-    result = simulate(stream, nodes_of([(servers * 1000, servers, 1 << 50, 1)]), [UNCHANGED], policy="order")
+    result = simulate(
+        stream, nodes_of([(servers * 1000, servers, 1 << 50, 1)]), [UNCHANGED], policy="order"
+    )
     assert result.utilisation == pytest.approx(load / servers, rel=0.02)
-    assert result.waiting == pytest.approx(erlang_c(servers, load) * mean / (servers - load), rel=0.06)
+    assert result.waiting == pytest.approx(
+        erlang_c(servers, load) * mean / (servers - load), rel=0.06
+    )
 
 
 def test_a_stream_by_hand() -> None:
@@ -78,32 +96,52 @@ def test_slower_jobs_are_worth_less_than_they_use() -> None:
 
 
 def test_gpus_of_two_nodes_serve_what_one_node_cannot() -> None:
-    """A job for six GPUs and two for one each: two nodes of four strand them, a pool of eight does not."""
+    """A job for six GPUs and two for one each: two nodes of four strand them, a pool of eight does
+    not.
+    """
     fixed = nodes_of([(*NODE, 2)])
     stream = stream_of([(0, 10, 1, 6), (0, 10, 1, 1), (0, 10, 1, 1)])
     assert simulate(stream, fixed, [UNCHANGED]).unplaced == 1
     assert simulate(stream, fixed.composed(2), [UNCHANGED]).start.tolist() == [0, 0, 0]
 
 
-# --- laws -------------------------------------------------------------------------------------------------------------
+# --- laws -----------------------------------------------------------------------------------------
 
 rows = st.lists(
-    st.tuples(st.integers(0, 30).map(float), st.integers(1, 20).map(float), st.integers(0, 70), st.integers(0, 5)), min_size=1, max_size=40
+    st.tuples(
+        st.integers(0, 30).map(float),
+        st.integers(1, 20).map(float),
+        st.integers(0, 70),
+        st.integers(0, 5),
+    ),
+    min_size=1,
+    max_size=40,
 )
 
 
 @given(rows, st.integers(1, 3), st.integers(1, 4), st.booleans(), st.sampled_from([1.0, 1.5]))
 def test_the_native_simulation_is_that_of_plain_python(
-    jobs: list[tuple[float, float, int, int]], nodes: int, reach: int, backfill: bool, slowdown: float
+    jobs: list[tuple[float, float, int, int]],
+    nodes: int,
+    reach: int,
+    backfill: bool,
+    slowdown: float,
 ) -> None:
     stream = stream_of(sorted(jobs, key=lambda job: job[0]))
     fleet = nodes_of([(*NODE, nodes)]).composed(reach)
     slow = [Slowdown(slowdown, slowdown, slowdown, "declared")]
     result = simulate(stream, fleet, slow, policy="backfill" if backfill else "order", window=EVER)
-    np.testing.assert_array_equal(result.start, started(stream, fleet, backfill=backfill, slowdown=slowdown))
+    np.testing.assert_array_equal(
+        result.start, started(stream, fleet, backfill=backfill, slowdown=slowdown)
+    )
 
 
-@given(rows, st.integers(1, 3), st.integers(1, 4), st.lists(st.integers(0, 9), min_size=40, max_size=40))
+@given(
+    rows,
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.lists(st.integers(0, 9), min_size=40, max_size=40),
+)
 def test_jobs_that_end_before_they_were_expected_are_backfilled_as_in_plain_python(
     jobs: list[tuple[float, float, int, int]], nodes: int, reach: int, longer: list[int]
 ) -> None:
@@ -115,7 +153,9 @@ def test_jobs_that_end_before_they_were_expected_are_backfilled_as_in_plain_pyth
 
 
 @given(st.integers(1, 3000), st.data())
-def test_the_least_that_is_enough_is_the_same_from_wherever_it_is_looked_for(most: int, data: st.DataObject) -> None:
+def test_the_least_that_is_enough_is_the_same_from_wherever_it_is_looked_for(
+    most: int, data: st.DataObject
+) -> None:
     answer, near = (data.draw(st.integers(1, most)) for _ in range(2))
     asked: list[int] = []
 
@@ -128,7 +168,9 @@ def test_the_least_that_is_enough_is_the_same_from_wherever_it_is_looked_for(mos
 
 
 @given(rows, st.integers(1, 3), st.sampled_from(["order", "backfill", "any"]))
-def test_no_job_is_lost_and_gpu_seconds_are_conserved(jobs: list[tuple[float, float, int, int]], nodes: int, policy: str) -> None:
+def test_no_job_is_lost_and_gpu_seconds_are_conserved(
+    jobs: list[tuple[float, float, int, int]], nodes: int, policy: str
+) -> None:
     stream = stream_of(sorted(jobs, key=lambda job: job[0]))
     fleet = nodes_of([(*NODE, nodes)])
     fits = (stream.cores <= NODE[0]) & (stream.gpus <= NODE[1] * 1000)
@@ -142,7 +184,9 @@ def test_no_job_is_lost_and_gpu_seconds_are_conserved(jobs: list[tuple[float, fl
 
 
 @given(rows, st.integers(1, 4))
-def test_pools_of_one_host_without_delay_are_the_fixed_nodes(jobs: list[tuple[float, float, int, int]], nodes: int) -> None:
+def test_pools_of_one_host_without_delay_are_the_fixed_nodes(
+    jobs: list[tuple[float, float, int, int]], nodes: int
+) -> None:
     stream = stream_of(sorted(jobs, key=lambda job: job[0]))
     fleet = nodes_of([(*NODE, nodes)])
     fixed, composed = (simulate(stream, f, [UNCHANGED]) for f in (fleet, fleet.composed(1)))
@@ -156,7 +200,9 @@ def test_a_trunk_that_carries_all_changes_nothing_and_a_narrow_one_slows_down() 
     busy = [Slowdown(1.0, 1.0, 1.0, "declared", bandwidth=1e9, exposed=0.2, moving=0.3)]
     plain, wide, narrow = (simulate(stream, fleet, busy, trunk=trunk) for trunk in (None, 1e9, 2e8))
     np.testing.assert_allclose(wide.end, plain.end, rtol=0, atol=1e-5)
-    assert (narrow.end - narrow.start >= stream.work - 1e-5).all() and narrow.waiting > plain.waiting
+    assert (
+        narrow.end - narrow.start >= stream.work - 1e-5
+    ).all() and narrow.waiting > plain.waiting
 
 
 def test_a_fleet_keeps_its_kinds_in_proportion_and_its_gpus() -> None:
@@ -165,33 +211,47 @@ def test_a_fleet_keeps_its_kinds_in_proportion_and_its_gpus() -> None:
     assert (half.gpus == 2).sum() == 5 and (half.gpus == 8).sum() == 15
     for reach in (1, 3, 16, 100):
         pooled = fleet.composed(reach)
-        assert pooled.all_gpus == fleet.all_gpus and pooled.all_cores == fleet.all_cores and len(pooled.gpus) == -(-40 // reach)
+        assert (
+            pooled.all_gpus == fleet.all_gpus
+            and pooled.all_cores == fleet.all_cores
+            and len(pooled.gpus) == -(-40 // reach)
+        )
         assert pooled.with_gpus(77).all_gpus == 77
 
 
-# --- slowdown ---------------------------------------------------------------------------------------------------------
+# --- slowdown -------------------------------------------------------------------------------------
 
 
 def test_a_class_with_a_recording_slows_down_as_project_says() -> None:
     run = tb.read(SAMPLE)
-    answer = of_jobs(poisson(50, 10, 60, 5), "8:2x4", "cdi-row-link", classes={"jobs": run}, seeds=1, draws=40)
+    answer = of_jobs(
+        poisson(50, 10, 60, 5), "8:2x4", "cdi-row-link", classes={"jobs": run}, seeds=1, draws=40
+    )
     (projected,) = run.project("cdi-row-link", draws=40).projections
     mine = answer.clusters[1].classes[0]
     assert mine.assumed.basis == "recording" and mine.assumed.value == projected.penalty
-    assert (mine.assumed.bandwidth, mine.assumed.exposed, mine.assumed.moving) == crossing(run.judged.profile)
+    assert (mine.assumed.bandwidth, mine.assumed.exposed, mine.assumed.moving) == crossing(
+        run.judged.profile
+    )
     assert mine.took.value == pytest.approx(projected.penalty)
     assert answer.fixed.classes[0].took.value == pytest.approx(1.0)
 
 
 def test_only_bytes_between_host_and_pool_load_a_trunk() -> None:
-    """Two GPUs, 3 MB from and to hosts in 30 us of 100 us; copies inside a device and to a peer stay in the pool."""
+    """Two GPUs, 3 MB from and to hosts in 30 us of 100 us; copies inside a device and to a peer
+    stay in the pool.
+    """
     across = [
         copy(0, 10_000, size=1_000_000, direction=1, device=0),
         copy(5_000, 15_000, size=1_000_000, direction=1, device=1),
         copy(85_000, 100_000, size=1_000_000, direction=2, device=1),
     ]
-    inside = [copy(20_000, 80_000, size=90_000_000, direction=d, device=0, stream=d) for d in (3, 4)]
-    both, alone = (crossing(profile_of(copies=copies, kernels=[])) for copies in ([*across, *inside], across))
+    inside = [
+        copy(20_000, 80_000, size=90_000_000, direction=d, device=0, stream=d) for d in (3, 4)
+    ]
+    both, alone = (
+        crossing(profile_of(copies=copies, kernels=[])) for copies in ([*across, *inside], across)
+    )
     assert both == alone == pytest.approx((3e6 / 100e-6 / 2, 0.3, 0.3))
 
 
@@ -200,14 +260,26 @@ def test_a_class_without_one_has_a_range_and_says_so() -> None:
     for cluster in answer.clusters[1:]:
         _, most = one_way(load(cluster.machine))
         assumed = cluster.classes[0].assumed
-        assert assumed.basis == "published" and (assumed.low, assumed.high) == (1.0, published(most))
-    assert [(f.code, f.count, f.detail) for f in answer.findings if f.code == "A525"] == [("A525", 1, "jobs")]
-    assert "A525" not in {f.code for f in of_jobs(poisson(50, 10, 60, 5), "8:2x4", classes={"jobs": Tie(span=(1.0, 1.1))}).findings}
+        assert assumed.basis == "published" and (assumed.low, assumed.high) == (
+            1.0,
+            published(most),
+        )
+    assert [(f.code, f.count, f.detail) for f in answer.findings if f.code == "A525"] == [
+        ("A525", 1, "jobs")
+    ]
+    assert "A525" not in {
+        f.code
+        for f in of_jobs(
+            poisson(50, 10, 60, 5), "8:2x4", classes={"jobs": Tie(span=(1.0, 1.1))}
+        ).findings
+    }
 
 
 def test_a_pool_has_the_findings_of_the_recordings_it_rests_on() -> None:
     run = tb.read(SAMPLE)
-    answer = of_jobs(poisson(50, 10, 60, 5), "8:2x4", "cdi-row-api", classes={"jobs": run}, seeds=0, draws=5)
+    answer = of_jobs(
+        poisson(50, 10, 60, 5), "8:2x4", "cdi-row-api", classes={"jobs": run}, seeds=0, draws=5
+    )
     projected = run.project("cdi-row-api", draws=5)
     said = {f.code for f in (*projected.findings, *projected.projections[0].findings)}
     assert said and said <= {f.code for f in answer.findings}
@@ -215,10 +287,14 @@ def test_a_pool_has_the_findings_of_the_recordings_it_rests_on() -> None:
 
 
 def test_every_value_lies_in_its_range() -> None:
-    """A trunk that is too narrow: what jobs take is far beyond the slowdown of their class alone."""
+    """A trunk that is too narrow: what jobs take is far beyond the slowdown of their class
+    alone.
+    """
     busy = Tie(span=(1.0, 1.05), bandwidth=1e9, exposed=0.2, moving=0.3)
     for trunk in (None, 1e8):
-        answer = of_jobs(poisson(200, 4, 60, 3), "64:4x16", classes={"jobs": busy}, trunk=trunk, seeds=4)
+        answer = of_jobs(
+            poisson(200, 4, 60, 3), "64:4x16", classes={"jobs": busy}, trunk=trunk, seeds=4
+        )
         for cluster in answer.clusters:
             took = cluster.classes[0].took
             measures = [took, *(m for m in vars(cluster).values() if isinstance(m, Measure))]
@@ -231,15 +307,18 @@ def test_every_value_lies_in_its_range() -> None:
 
 def test_a_declared_curve_is_read_at_the_delay() -> None:
     tie = Tie(curve=[(1e-6, 1.1), (1e-5, 1.5)])
-    answer = of_jobs(poisson(50, 10, 60, 5), "8:2x4", "cdi-row-link", classes={"jobs": tie}, seeds=1)
+    answer = of_jobs(
+        poisson(50, 10, 60, 5), "8:2x4", "cdi-row-link", classes={"jobs": tie}, seeds=1
+    )
     assert answer.clusters[1].classes[0].assumed.value == pytest.approx(1.1 + 0.4 * 1.2 / 9)
 
 
-# --- the question -----------------------------------------------------------------------------------------------------
+# --- the question ---------------------------------------------------------------------------------
 
 
 def test_the_fewest_gpus_keep_waiting_and_fewer_do_not() -> None:
-    stream = poisson(500, 20, 60, 9, gpus=3)  # three of four GPUs of a node: the fourth is of no use
+    # three of four GPUs of a node: the fourth is of no use
+    stream = poisson(500, 20, 60, 9, gpus=3)
     fixed = nodes_of([(*NODE, 20)])
     declared = {"jobs": Tie(span=(1.0, 1.0))}
     answer = of_jobs(stream, fixed, "cdi-row-link", classes=declared, seeds=0)
@@ -257,8 +336,13 @@ def test_the_fewest_gpus_keep_waiting_and_fewer_do_not() -> None:
 
 def test_a_price_of_hosts_makes_a_pool_worth_no_less() -> None:
     stream = poisson(500, 20, 60, 9, gpus=3)
-    for_hosts = [of_jobs(stream, "64:4x20", "cdi-row-link", seeds=0, host_price=price).clusters[1].fewest for price in (0.0, 2.0, 20.0)]
-    premiums = [few.premium.value for few in for_hosts if few is not None and few.premium is not None]
+    for_hosts = [
+        of_jobs(stream, "64:4x20", "cdi-row-link", seeds=0, host_price=price).clusters[1].fewest
+        for price in (0.0, 2.0, 20.0)
+    ]
+    premiums = [
+        few.premium.value for few in for_hosts if few is not None and few.premium is not None
+    ]
     assert premiums == sorted(premiums) and len(premiums) == 3
     fixed = of_jobs(stream, "64:4x20", "cdi-row-link", seeds=0).fixed.fewest
     assert fixed is not None and for_hosts[0] is not None and for_hosts[0].hosts == fixed.hosts
@@ -287,19 +371,27 @@ def test_the_same_seed_gives_the_same_answer() -> None:
 
 
 def test_figures_show_what_the_answer_holds() -> None:
-    answer = of_jobs(poisson(300, 20, 60, 9, gpus=3), "64:4x20", ["cdi-rack-link", "cdi-row-link"], seeds=2)
+    answer = of_jobs(
+        poisson(300, 20, 60, 9, gpus=3), "64:4x20", ["cdi-rack-link", "cdi-row-link"], seeds=2
+    )
     drawn = {f.name: f for f in draw(answer.figures())}
-    assert list(drawn) == ["pool-fewest", "pool-use"] and all(f.svg.startswith("<svg") for f in drawn.values())
+    assert list(drawn) == ["pool-fewest", "pool-use"] and all(
+        f.svg.startswith("<svg") for f in drawn.values()
+    )
     fewest = {c.machine: c.fewest.gpus.value for c in answer.clusters if c.fewest is not None}
-    assert {r["machine"]: r["value"] for r in drawn["pool-fewest"].rows} == fewest and len(fewest) == 3
+    assert {r["machine"]: r["value"] for r in drawn["pool-fewest"].rows} == fewest and len(
+        fewest
+    ) == 3
     for c in answer.clusters:
         parts = {r["part"]: r["share"] for r in drawn["pool-use"].rows if r["machine"] == c.machine}
-        assert sum(parts.values()) == pytest.approx(1) and parts["in use"] == pytest.approx(c.utilisation.value)
+        assert sum(parts.values()) == pytest.approx(1) and parts["in use"] == pytest.approx(
+            c.utilisation.value
+        )
     few = of_jobs(poisson(30, 20, 60, 9), "64:4x20", "cdi-row-link", seeds=0, search=False)
     assert [f.name for f in few.figures()] == ["pool-use"]
 
 
-# --- logs -------------------------------------------------------------------------------------------------------------
+# --- logs -----------------------------------------------------------------------------------------
 
 SACCT = """JobID|Partition|Submit|Start|Elapsed|Timelimit|NNodes|AllocTRES
 1|gpu|2026-01-01T00:00:00|2026-01-01T00:00:10|01:00:00|02:00:00|2|billing=64,cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=480G,node=2
@@ -319,7 +411,11 @@ def test_sacct_is_read(tmp_path: Path) -> None:
     stream = read_log(tmp_path / "jobs.txt")
     assert stream.classes == ("gpu", "cpu") and stream.arrival.tolist() == [0, 30]
     assert stream.work.tolist() == [3600, 86400] and stream.limit.tolist() == [7200, 86400]
-    assert stream.parts.tolist() == [2, 1] and stream.gpus.tolist() == [4000, 0] and stream.cores.tolist() == [32000, 4000]
+    assert (
+        stream.parts.tolist() == [2, 1]
+        and stream.gpus.tolist() == [4000, 0]
+        and stream.cores.tolist() == [32000, 4000]
+    )
     assert stream.memory.tolist() == [245760, 2048]
     assert [(f.code, f.count) for f in stream.findings] == [("P224", 1)]
 
@@ -327,7 +423,11 @@ def test_sacct_is_read(tmp_path: Path) -> None:
 def test_swf_is_read_and_cut_to_nodes(tmp_path: Path) -> None:
     (tmp_path / "log.swf").write_text(SWF)
     stream = read_log(tmp_path / "log.swf", 2).fitted(2, 64)
-    assert stream.parts.tolist() == [2, 1] and stream.gpus.tolist() == [2000, 2000] and stream.cores.tolist() == [4000, 4000]
+    assert (
+        stream.parts.tolist() == [2, 1]
+        and stream.gpus.tolist() == [2000, 2000]
+        and stream.cores.tolist() == [4000, 4000]
+    )
     assert stream.limit.tolist() == [200, 50] and stream.memory.tolist() == [4, 0]
     assert [(f.code, f.count) for f in stream.findings] == [("P224", 1)]
 
@@ -354,7 +454,13 @@ def test_a_log_that_is_none_is_refused(tmp_path: Path, text: str, code: str) -> 
 def sacct(*jobs: str) -> str:
     """Return a log of a sound job, given first, and others."""
     head = "JobID|Partition|Submit|Start|Elapsed|Timelimit|NNodes|AllocTRES"
-    return "\n".join([head, "1|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|1|cpu=8,gres/gpu=1,mem=8G,node=1", *jobs])
+    return "\n".join(
+        [
+            head,
+            "1|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|1|cpu=8,gres/gpu=1,mem=8G,node=1",
+            *jobs,
+        ]
+    )
 
 
 STRANGE = {
@@ -378,24 +484,33 @@ def test_a_job_that_no_cluster_has_is_set_aside_with_a_count(tmp_path: Path, str
     alone.write_text(sacct())
     both.write_text(sacct(STRANGE[strange]))
     assert [(f.code, f.count) for f in read_log(both).findings] == [("A521", 1)]
-    (with_it, without) = (of_jobs(log, "64:4x4", "cdi-row-link", seeds=2).as_dict() for log in (both, alone))
+    (with_it, without) = (
+        of_jobs(log, "64:4x4", "cdi-row-link", seeds=2).as_dict() for log in (both, alone)
+    )
     assert with_it.pop("findings") != without.pop("findings") and with_it == without
 
 
 def test_a_job_with_a_negative_run_time_never_ran(tmp_path: Path) -> None:
     log = tmp_path / "jobs.txt"
-    log.write_text(sacct("2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|-01:00:00|02:00:00|1|cpu=8,gres/gpu=1"))
+    log.write_text(
+        sacct("2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|-01:00:00|02:00:00|1|cpu=8,gres/gpu=1")
+    )
     assert [(f.code, f.count) for f in read_log(log).findings] == [("P224", 1)]
 
 
 def swf(*submitted: float, processors: int = 4) -> str:
-    rows = (f"{k} {at:.0f} 0 100 {processors} -1 -1 {processors} 200 -1 1 1 1 1 1 1 -1 -1" for k, at in enumerate(submitted))
+    rows = (
+        f"{k} {at:.0f} 0 100 {processors} -1 -1 {processors} 200 -1 1 1 1 1 1 1 -1 -1"
+        for k, at in enumerate(submitted)
+    )
     return "\n".join(rows) + "\n"
 
 
 @pytest.mark.parametrize("submitted", [(1e9,), (0, 1e9), (0, 3e7), (0, 0, 0)])
 def test_few_jobs_far_apart_are_answered(tmp_path: Path, submitted: tuple[float, ...]) -> None:
-    """Most draws of days without jobs hold none, and jobs that come at once leave no time between the first and the last."""
+    """Most draws of days without jobs hold none, and jobs that come at once leave no time between
+    the first and the last.
+    """
     (tmp_path / "log.swf").write_text(swf(*submitted))
     answer = of_jobs(tmp_path / "log.swf", "64:4x4", "cdi-row-link", cores_per_gpu=1)
     assert answer.fixed.utilisation.value > 0 and math.isfinite(answer.fixed.utilisation.high)
@@ -410,7 +525,10 @@ LOGS = {
     "pods": "\n".join(
         [
             "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time",
-            *(f"pod-{k},4000,1024,1,500,{k * 1000},{k * 1000 + 900},{k * 1000 + 10}" for k in range(3)),
+            *(
+                f"pod-{k},4000,1024,1,500,{k * 1000},{k * 1000 + 900},{k * 1000 + 10}"
+                for k in range(3)
+            ),
         ]
     ),
     "instances": "\n".join(
@@ -438,12 +556,25 @@ CELLS = [
 ]
 
 
-@given(st.sampled_from(sorted(LOGS)), st.integers(1, 3), st.integers(0, 17), st.sampled_from(CELLS), st.booleans())
+@given(
+    st.sampled_from(sorted(LOGS)),
+    st.integers(1, 3),
+    st.integers(0, 17),
+    st.sampled_from(CELLS),
+    st.booleans(),
+)
 @settings(deadline=None)
 def test_any_value_of_any_field_is_answered_with_finite_numbers_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, kind: str, line: int, column: int, cell: str, resident: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: str,
+    line: int,
+    column: int,
+    cell: str,
+    resident: bool,
 ) -> None:
-    """One hostile cell: the log is refused with a code, or answered by numbers that lie in their ranges."""
+    """One hostile cell: the log is refused with a code, or answered by numbers that lie in their
+    ranges.
+    """
     separator = {"sacct": "|", "swf": " "}.get(kind, ",")
     lines = LOGS[kind].splitlines()
     line = min(line, len(lines) - 1)
@@ -466,7 +597,11 @@ def test_any_value_of_any_field_is_answered_with_finite_numbers_or_refused(
 
 def test_jobs_that_fit_nowhere_are_counted_or_refused(tmp_path: Path) -> None:
     log = tmp_path / "jobs.txt"
-    log.write_text(sacct("2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|1|cpu=8,gres/gpu=5,node=1"))
+    log.write_text(
+        sacct(
+            "2|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|01:00:00|02:00:00|1|cpu=8,gres/gpu=5,node=1"
+        )
+    )
     found = {f.code: f for f in of_jobs(log, "64:4x4", seeds=0).findings}
     assert found["A523"].detail == "1 of 2 jobs"
     refused("A206", of_jobs, log, "64:0x4", seeds=0)
@@ -502,7 +637,9 @@ def test_the_command_line_says_the_same(tmp_path: Path, turnbuckle: Callable[...
     (tmp_path / "log.swf").write_text(SWF)
     words = ("--nodes", "64:2x4", "--on", "cdi-row-link", "--seeds", 2, "--cores-per-gpu", 2)
     said = json.loads(turnbuckle("pool", tmp_path / "log.swf", *words, "--format", "json").out)
-    made = json.loads(of_jobs(tmp_path / "log.swf", "64:2x4", "cdi-row-link", seeds=2, cores_per_gpu=2).to_json())
+    made = json.loads(
+        of_jobs(tmp_path / "log.swf", "64:2x4", "cdi-row-link", seeds=2, cores_per_gpu=2).to_json()
+    )
     assert {key: value for key, value in said.items() if key != "provenance"} == made
     assert "nothing changes" in turnbuckle("pool", tmp_path / "log.swf", *words).out
 
@@ -514,11 +651,15 @@ def test_a_mix_is_drawn_at_its_rates_and_scatter() -> None:
     mix = read_mix(MIX, 1, False, 5)
     assert mix.nodes == "64:4x16" and set(mix.ties) == {"solver", "training"}
     stream, other = mix.stream, mix.stream.again(6)
-    assert len(stream) == pytest.approx(14 * 24 * (60 / 18 + 1 / 4 + 2), rel=0.1) and len(other) != len(stream)
+    assert len(stream) == pytest.approx(14 * 24 * (60 / 18 + 1 / 4 + 2), rel=0.1) and len(
+        other
+    ) != len(stream)
     solver = stream.class_of == stream.classes.index("solver")
     assert stream.work[solver].mean() == pytest.approx(6 * 3600, rel=0.1)
     training = stream.class_of == stream.classes.index("training")
-    assert set(stream.gpus[training].tolist()) == {4000} and set(stream.cores[training].tolist()) == {16000}
+    assert set(stream.gpus[training].tolist()) == {4000} and set(
+        stream.cores[training].tolist()
+    ) == {16000}
 
 
 @pytest.mark.parametrize(
@@ -531,9 +672,27 @@ def test_a_mix_is_drawn_at_its_rates_and_scatter() -> None:
         ("[mix]\ndays = 1\n[classes.a]\nevery = '1 s'\nrun_time = '1 s'\ngpus = 1.5", "A452"),
         ("[mix]\ndays = 1\n[classes.a]\nevery = 1\nrun_time = '1 s'\ngpus = 1", "U001"),
         ("[mix]\ndays = 9999\n[classes.a]\nevery = '1 ms'\nrun_time = '1 s'\ngpus = 1", "A447"),
-        ("[mix]\ndays = 1\n[classes.a]\nevery = '1 s'\nrun_time = '1 s'\ngpus = 1\ncurve = [['2 us', 1], ['1 us', 1]]", "A452"),
-        ("[mix]\ndays = 1\n[classes.a]\nevery = '1 s'\nrun_time = '1 s'\ngpus = 1\nslowdown = [2, 1]", "A452"),
-        ("[mix]\ndays = 1\n[classes.a]\nevery = '1 s'\nrun_time = '1 s'\ngpus = 1\nslowdown = [1, 2]\ncurve = [['1 us', 1]]", "A452"),
+        (
+            (
+                "[mix]\ndays = 1\n[classes.a]\nevery = '1 s'\nrun_time = '1 s'\ngpus = 1\n"
+                "curve = [['2 us', 1], ['1 us', 1]]"
+            ),
+            "A452",
+        ),
+        (
+            (
+                "[mix]\ndays = 1\n[classes.a]\nevery = '1 s'\nrun_time = '1 s'\ngpus = 1\n"
+                "slowdown = [2, 1]"
+            ),
+            "A452",
+        ),
+        (
+            (
+                "[mix]\ndays = 1\n[classes.a]\nevery = '1 s'\nrun_time = '1 s'\ngpus = 1\n"
+                "slowdown = [1, 2]\ncurve = [['1 us', 1]]"
+            ),
+            "A452",
+        ),
     ],
 )
 def test_a_mix_that_cannot_be_is_refused(tmp_path: Path, text: str, code: str) -> None:
@@ -543,12 +702,16 @@ def test_a_mix_that_cannot_be_is_refused(tmp_path: Path, text: str, code: str) -
 
 def test_a_mix_ties_the_classes_of_a_log(tmp_path: Path) -> None:
     (tmp_path / "jobs.txt").write_text(SACCT)
-    (tmp_path / "mix.toml").write_text('[mix]\njobs = "jobs.txt"\nnodes = "64:4x4"\n[classes.gpu]\nslowdown = [1.1, 1.3]')
+    (tmp_path / "mix.toml").write_text(
+        '[mix]\njobs = "jobs.txt"\nnodes = "64:4x4"\n[classes.gpu]\nslowdown = [1.1, 1.3]'
+    )
     answer = of_jobs(tmp_path / "mix.toml", on="cdi-row-link", seeds=0, search=False)
-    assert answer.clusters[1].classes[0].assumed.basis == "declared" and answer.clusters[1].classes[0].took.value == pytest.approx(1.2)
+    assert answer.clusters[1].classes[0].assumed.basis == "declared" and answer.clusters[1].classes[
+        0
+    ].took.value == pytest.approx(1.2)
 
 
-# --- two public fleets ------------------------------------------------------------------------------------------------
+# --- two public fleets ----------------------------------------------------------------------------
 
 
 def test_the_fleet_of_2023_has_fewer_stranded_gpus_in_pools(shared: Path) -> None:
@@ -556,7 +719,9 @@ def test_the_fleet_of_2023_has_fewer_stranded_gpus_in_pools(shared: Path) -> Non
     folder = shared / "jobs"
     fleet = read_fleet(folder / "alibaba_2023_gpu_nodes.csv.gz")
     assert (fleet.hosts, fleet.all_gpus) == (1213, 6212)
-    answer = of_jobs(folder / "alibaba_2023_pods.csv.gz", fleet, "cdi-rack-link", resident=True, search=False)
+    answer = of_jobs(
+        folder / "alibaba_2023_pods.csv.gz", fleet, "cdi-rack-link", resident=True, search=False
+    )
     assert answer.jobs == 8152
     fixed, rack = answer.clusters
     assert fixed.stranded.value > rack.stranded.value + 0.03
@@ -573,8 +738,15 @@ def test_the_fleet_of_2025_is_read_whole(shared: Path) -> None:
 
 
 def test_pools_for_the_fleet_of_2025_have_about_as_many_gpus_as_it_has(shared: Path) -> None:
-    """At its peak 3,412 GPUs were in use; fixed nodes of two need a third more than pools beside as many hosts."""
-    answer = of_jobs(shared / "jobs" / "alibaba_2025_disaggregated_dlrm.csv.gz", "192:2x3000", "cdi-row-link", seeds=0)
+    """At its peak 3,412 GPUs were in use; fixed nodes of two need a third more than pools beside as
+    many hosts.
+    """
+    answer = of_jobs(
+        shared / "jobs" / "alibaba_2025_disaggregated_dlrm.csv.gz",
+        "192:2x3000",
+        "cdi-row-link",
+        seeds=0,
+    )
     nodes, pooled = answer.fixed.fewest, answer.clusters[1].fewest
     assert nodes is not None and pooled is not None and pooled.hosts == nodes.hosts
     assert nodes.gpus.value == pytest.approx(4502, rel=0.01) and 3200 < pooled.gpus.value < 3412

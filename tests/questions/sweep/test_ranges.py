@@ -1,4 +1,6 @@
-"""Axes that are ranges: samples that can be made again, and points that are added where the answer changes."""
+"""Axes that are ranges: samples that can be made again, and points that are added where the answer
+changes.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ class Compared:
 def compared(held: Held, asked: Compared) -> Mapping[str, Any]:
     """`near` runs shorter up to a delay of 7 us times the load."""
     seconds = asked.delay_seconds if asked.on == "near" else 7e-6 * asked.load
-    return {"seconds": 1.0 + seconds, "measured_seconds": 1.0 + 3e-5, "communication_seconds": seconds}
+    return {
+        "seconds": 1.0 + seconds,
+        "measured_seconds": 1.0 + 3e-5,
+        "communication_seconds": seconds,
+    }
 
 
 KIND = Kind("compared", Compared, compared, release="1")
@@ -60,15 +66,21 @@ def refined(folder: Path, budget: int, within: float = 0.01, **axes: Any) -> Stu
 
 
 @pytest.mark.parametrize("sampler", ["sobol", "latin"])
-def test_a_sample_is_the_same_for_the_same_seed_and_within_its_range(tmp_path: Path, sampler: Any) -> None:
+def test_a_sample_is_the_same_for_the_same_seed_and_within_its_range(
+    tmp_path: Path, sampler: Any
+) -> None:
     asked = replace(
-        study(tmp_path, delay_seconds=[1.0]), axes={"on": ["near", "far"], "delay_seconds": DELAYS}, sample=Sample(64, sampler, 3)
+        study(tmp_path, delay_seconds=[1.0]),
+        axes={"on": ["near", "far"], "delay_seconds": DELAYS},
+        sample=Sample(64, sampler, 3),
     )
     first, again = (sweep(replace(asked), Serial()).table() for _ in range(2))
     assert first.equals(again) and first.height == 128
     delays = first["delay_seconds"].to_numpy()
     assert delays.min() >= DELAYS.first and delays.max() <= DELAYS.last
-    assert (delays[::2] == delays[1::2]).all() and len(np.unique(delays)) == 64, "each place is asked with every value of the list"
+    assert (delays[::2] == delays[1::2]).all() and len(np.unique(delays)) == 64, (
+        "each place is asked with every value of the list"
+    )
     decades = np.histogram(np.log10(delays[::2]), bins=4, range=(-7, -3))[0]
     assert decades.tolist() == [16] * 4, "both samplers fill equal parts of the logarithm alike"
     other = sweep(replace(asked, sample=Sample(64, sampler, 4)), Serial()).table()
@@ -76,14 +88,20 @@ def test_a_sample_is_the_same_for_the_same_seed_and_within_its_range(tmp_path: P
 
 
 def test_a_larger_sobol_sample_goes_on_from_the_journal_of_a_smaller(tmp_path: Path) -> None:
-    asked = replace(study(tmp_path, delay_seconds=[1.0]), axes={"delay_seconds": DELAYS}, sample=Sample(100))
+    asked = replace(
+        study(tmp_path, delay_seconds=[1.0]), axes={"delay_seconds": DELAYS}, sample=Sample(100)
+    )
     output = tmp_path / "t.parquet"
     assert sweep(asked, Serial(), output=output).computed == 100
     more = sweep(replace(asked, sample=Sample(160)), Serial(), output=output)
     assert (more.computed, more.from_journal) == (60, 100)
 
 
-@given(st.integers(-50, 50), st.integers(1, 60), st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
+@given(
+    st.integers(-50, 50),
+    st.integers(1, 60),
+    st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20),
+)
 def test_whole_numbers_stay_whole_and_inside(first: int, length: int, shares: list[float]) -> None:
     values = Range(first, first + length, whole=True).values(np.array(shares))
     assert all(isinstance(v, int) and first <= v <= first + length for v in values)
@@ -99,7 +117,9 @@ def test_a_table_by_column_is_that_of_its_points(tmp_path: Path) -> None:
     )
     found = sweep(asked, Serial())
     assert found.table().to_dicts() == found.rows() and len(found.rows()) == len(asked) == 20
-    assert [p.values for p in asked.points()] == [{n: row[n] for n in ("on", "load", "delay_seconds", "path")} for row in found.rows()]
+    assert [p.values for p in asked.points()] == [
+        {n: row[n] for n in ("on", "load", "delay_seconds", "path")} for row in found.rows()
+    ]
 
 
 def test_what_cannot_be_sampled_or_refined_is_refused(tmp_path: Path) -> None:
@@ -109,12 +129,21 @@ def test_what_cannot_be_sampled_or_refined_is_refused(tmp_path: Path) -> None:
     refused("A084", replace, plain, recordings={}, sample=None)
     for words in ((0,), (2**40,), (4, "halton"), (4, "sobol", -1)):
         refused("A084", Sample, *words)
-    refused("A084", planned, {"delay_seconds": DELAYS, "load": Range(1, 9, whole=True)}, 10, 0.01, None)
+    refused(
+        "A084", planned, {"delay_seconds": DELAYS, "load": Range(1, 9, whole=True)}, 10, 0.01, None
+    )
     refused("A084", planned, {"on": ["near", "far"]}, 10, 0.01, None)
     refused("A084", planned, {"delay_seconds": DELAYS}, 10, 0.01, Sample(4))
     refused("A084", planned, {"delay_seconds": DELAYS}, 0, 0.01, None)
     refused("A084", planned, {"delay_seconds": DELAYS}, 10, 1.5, None)
-    refused("A083", sweep, refined(tmp_path, 10, delay_seconds=DELAYS), Serial(), output=tmp_path / "t.csv", shard=(1, 2))
+    refused(
+        "A083",
+        sweep,
+        refined(tmp_path, 10, delay_seconds=DELAYS),
+        Serial(),
+        output=tmp_path / "t.csv",
+        shard=(1, 2),
+    )
 
 
 # --- refined
@@ -122,7 +151,9 @@ def test_what_cannot_be_sampled_or_refined_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("within", [0.2, 0.01, 1e-4])
 def test_a_crossover_is_known_to_the_width_asked(tmp_path: Path, within: float) -> None:
-    found = sweep(refined(tmp_path, 1000, within, on=["near", "far"], delay_seconds=DELAYS), Serial())
+    found = sweep(
+        refined(tmp_path, 1000, within, on=["near", "far"], delay_seconds=DELAYS), Serial()
+    )
     (change,) = found.crossovers()
     assert change.low <= 7e-6 <= change.high and 0 < change.width <= within
     assert (change.below, change.above) == ("near before far", "far before near")
@@ -134,7 +165,11 @@ def test_the_budget_is_kept_and_the_width_left_is_said(tmp_path: Path) -> None:
     found = sweep(asked, Serial())
     (change,) = found.crossovers()
     assert found.added == 4 and found.table().height == 14, "a place costs two points here"
-    assert change.width > 0.01 and asked.refine is not None and not asked.refine.closed(change.low, change.high)
+    assert (
+        change.width > 0.01
+        and asked.refine is not None
+        and not asked.refine.closed(change.low, change.high)
+    )
 
 
 def test_each_combination_has_a_crossover_of_its_own(tmp_path: Path) -> None:
@@ -152,15 +187,27 @@ def test_paths_and_a_single_question_have_answers_that_change(tmp_path: Path) ->
 
 
 def test_refined_again_from_the_journal_computes_nothing(tmp_path: Path) -> None:
-    asked, output = refined(tmp_path, 60, on=["near", "far"], delay_seconds=DELAYS), tmp_path / "t.parquet"
+    asked, output = (
+        refined(tmp_path, 60, on=["near", "far"], delay_seconds=DELAYS),
+        tmp_path / "t.parquet",
+    )
     first = sweep(asked, Serial(), output=output)
     again = sweep(asked, Serial(), output=output)
-    assert again.computed == 0 and first.table().equals(again.table()) and first.added == again.added > 0
+    assert (
+        again.computed == 0
+        and first.table().equals(again.table())
+        and first.added == again.added > 0
+    )
 
 
 def test_a_list_of_whole_numbers_is_refined_down_to_neighbours(tmp_path: Path) -> None:
     every, refine = planned({"on": ["near", "far"], "load": [1, 50]}, 100, 0.001, None)
-    asked = replace(study(tmp_path, delay_seconds=[1.0]), settings={"delay_seconds": 7e-6 * 20.5}, axes=every, refine=refine)
+    asked = replace(
+        study(tmp_path, delay_seconds=[1.0]),
+        settings={"delay_seconds": 7e-6 * 20.5},
+        axes=every,
+        refine=refine,
+    )
     (change,) = sweep(asked, Serial()).crossovers()
     assert (change.low, change.high) == (20, 21)
     assert isinstance(refine, Refine) and refine.over.whole
@@ -170,7 +217,9 @@ def test_a_list_of_whole_numbers_is_refined_down_to_neighbours(tmp_path: Path) -
 
 
 def test_many_points_take_little_memory_and_a_small_journal(tmp_path: Path) -> None:
-    asked = replace(study(tmp_path, delay_seconds=[1.0]), axes={"delay_seconds": DELAYS}, sample=Sample(1_000))
+    asked = replace(
+        study(tmp_path, delay_seconds=[1.0]), axes={"delay_seconds": DELAYS}, sample=Sample(1_000)
+    )
     sweep(replace(asked, sample=Sample(100)), Serial())  # what is loaded once is not of the points
     tracemalloc.start()
     found = sweep(asked, Serial(), output=tmp_path / "t.parquet", workers=800)
@@ -182,10 +231,16 @@ def test_many_points_take_little_memory_and_a_small_journal(tmp_path: Path) -> N
 
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
-VALUES = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), FLOATS, st.text(max_size=5))
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**70), 2**70), FLOATS, st.text(max_size=5)
+)
 OUTCOMES = st.one_of(
     st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=4).map(Outcome),
-    st.builds(lambda code, error: Outcome({}, code, error), st.sampled_from(["A071", "A165"]), st.text(max_size=8)),
+    st.builds(
+        lambda code, error: Outcome({}, code, error),
+        st.sampled_from(["A071", "A165"]),
+        st.text(max_size=8),
+    ),
 )
 
 
@@ -204,7 +259,9 @@ def test_outcomes_come_back_as_they_went_in(some: list[Outcome]) -> None:
 
 
 @given(st.lists(OUTCOMES, min_size=1, max_size=20), st.integers(1, 5))
-def test_a_journal_gives_back_every_bit(tmp_path_factory: pytest.TempPathFactory, some: list[Outcome], batch: int) -> None:
+def test_a_journal_gives_back_every_bit(
+    tmp_path_factory: pytest.TempPathFactory, some: list[Outcome], batch: int
+) -> None:
     path = tmp_path_factory.mktemp("journal") / "t.journal"
     asked = [(f"{k:032x}", outcome) for k, outcome in enumerate(some)]
     with Journal(path) as journal:
@@ -220,10 +277,17 @@ def test_a_journal_of_the_first_version_goes_on(tmp_path: Path) -> None:
     journal = journal_of(output)
     answers, _ = read_journal(journal)
     lines = ['{"journal": "turnbuckle sweep", "version": 1}']
-    lines += [json.dumps({"key": k, "results": dict(o.results), "code": o.code, "error": o.error}) for k, o in list(answers.items())[:15]]
+    lines += [
+        json.dumps({"key": k, "results": dict(o.results), "code": o.code, "error": o.error})
+        for k, o in list(answers.items())[:15]
+    ]
     journal.write_text("\n".join(lines) + "\n")
     found = sweep(asked, Serial(), output=output)
-    assert (found.computed, found.from_journal, found.notes) == (9, 15, ()) and found.table().equals(whole.table())
+    assert (found.computed, found.from_journal, found.notes) == (
+        9,
+        15,
+        (),
+    ) and found.table().equals(whole.table())
     assert sweep(asked, Serial(), output=output).computed == 0
 
 
@@ -247,6 +311,10 @@ def test_a_hostile_line_is_counted_and_left_out(tmp_path: Path, line: Any) -> No
         pass
     with path.open("ab") as file:
         # with the digest that belongs to it: whoever wrote the line, it is read with care
-        file.write(_digested(json.dumps(line).encode() + b"\n") if isinstance(line, dict) else json.dumps(line).encode() + b"\n")
+        file.write(
+            _digested(json.dumps(line).encode() + b"\n")
+            if isinstance(line, dict)
+            else json.dumps(line).encode() + b"\n"
+        )
     answers, unread = read_journal(path)
     assert (len(answers), unread) == (0, 1)

@@ -53,7 +53,10 @@ def read(folder: Path, text: str) -> Study:
 def test_what_a_study_says(tmp_path: Path) -> None:
     study = read(tmp_path, GOOD)
     assert (study.name, study.kind.name, len(study)) == ("cards", "project", 2 * 2 * 2 * 2 * 3)
-    assert study.recordings == {"melt": tmp_path / "melt.sqlite", "other": tmp_path / "deep" / "other.sqlite"}
+    assert study.recordings == {
+        "melt": tmp_path / "melt.sqlite",
+        "other": tmp_path / "deep" / "other.sqlite",
+    }
     assert study.columns == ("draws", "source", "on", "alpha", "link.h2d.bandwidth", "slack.link")
     points = list(study.points())
     assert [p.index for p in points] == list(range(48))
@@ -69,7 +72,9 @@ def test_what_a_study_says(tmp_path: Path) -> None:
     assert [p.values["alpha"] for p in points[:12]] == ["flop"] * 6 + [2.0] * 6
     assert points[12].values["on"] == "machines/ours.toml" and points[24].recording == "other"
     made = study.kind.made(points[12].values, study.folder)
-    assert made.on == str(tmp_path / "machines" / "ours.toml"), "machine files are relative to the study"
+    assert made.on == str(tmp_path / "machines" / "ours.toml"), (
+        "machine files are relative to the study"
+    )
     assert dict(made.others) == {"link.h2d.bandwidth": 12.5e9, "slack.link": 1e-6}
 
 
@@ -87,7 +92,13 @@ def test_meanings_are_read_off_a_docstring_with_its_indentation_and_without(befo
         ranks: int = 0
         hop_seconds: float = 0.0
 
-    lines = ["Attributes", "----------", "ranks, hop_seconds : of the run;", "    as recorded.", "other : nothing."]
+    lines = [
+        "Attributes",
+        "----------",
+        "ranks, hop_seconds : of the run;",
+        "    as recorded.",
+        "other : nothing.",
+    ]
     Asked.__doc__ = "\n".join(["What is asked.", "", *(before + line for line in lines)])
     assert {name: setting.meaning for name, setting in settings_of(Asked).items()} == dict.fromkeys(
         ("ranks", "hop_seconds"), "of the run; as recorded."
@@ -104,7 +115,13 @@ def test_meanings_are_read_off_a_docstring_with_its_indentation_and_without(befo
         ('"cards"', '"../cards"', "A081", "study.toml:", "not a valid name"),
         ('"project"', '"projct"', "A081", "study.toml:4:9", "did you mean project?"),
         ('"melt.sqlite"', "3", "A080", "study.toml:7:1", "path of a file"),
-        ('[recordings]\nmelt = "melt.sqlite"\nother = "deep/other.sqlite"', "", "A080", "study.toml:", "table recordings"),
+        (
+            '[recordings]\nmelt = "melt.sqlite"\nother = "deep/other.sqlite"',
+            "",
+            "A080",
+            "study.toml:",
+            "table recordings",
+        ),
         ("draws = 0", "draws = -1", "A081", "study.toml:", "not a value for draws"),
         ("draws = 0", "draws = 0.5", "A081", "study.toml:11:9", "not a value for draws"),
         ("draws = 0", "drawz = 0", "A081", "study.toml:11:9", "did you mean draws?"),
@@ -129,16 +146,30 @@ def test_meanings_are_read_off_a_docstring_with_its_indentation_and_without(befo
         ("points = 3", "points = 2000000", "A080", "study.toml:16:", "from 2 to 1,000,000"),
         ('source = "gh200"\n', "", "A081", "study.toml:", "do not all set the same"),
         ("[[pairs]]\non", "[[pairs]]\nonn", "A081", "study.toml:", "did you mean on?"),
-        ("[[pairs]]\non", "[[pairs]]\nto", "A425", "study.toml:23:6", "to of sweep is called on now"),
+        (
+            "[[pairs]]\non",
+            "[[pairs]]\nto",
+            "A425",
+            "study.toml:23:6",
+            "to of sweep is called on now",
+        ),
         ('[[pairs]]\non = "machines/ours.toml"\nsource = "gh200"', "", "", "", ""),
         ('on = "gh200"', "", "A081", "study.toml:", "do not all set the same"),
         ("[axes]", f"[axes]\n{'a.' * 100}b = 1", "A080", "study.toml", "nested too deeply"),
         ("[axes]", f"[axes]\nx = {{{'a.' * 100}b = 1}}", "A080", "study.toml", "nested too deeply"),
-        ("[axes]", f"[axes]\nx = {'[' * 3000}{']' * 3000}", "A080", "study.toml", "nested too deeply"),
+        (
+            "[axes]",
+            f"[axes]\nx = {'[' * 3000}{']' * 3000}",
+            "A080",
+            "study.toml",
+            "nested too deeply",
+        ),
         ("[axes]", f"[axes]\nx = [{'1' * 5000}]", "A080", "study.toml", "digits"),
     ],
 )
-def test_flaws_are_told_with_their_place(tmp_path: Path, change: str, into: str, code: str, where: str, says: str) -> None:
+def test_flaws_are_told_with_their_place(
+    tmp_path: Path, change: str, into: str, code: str, where: str, says: str
+) -> None:
     assert change in GOOD
     text = GOOD.replace(change, into, 1)
     if not code:
@@ -153,14 +184,18 @@ def test_flaws_are_told_with_their_place(tmp_path: Path, change: str, into: str,
 
 
 def test_a_needed_setting_is_asked_for(tmp_path: Path) -> None:
-    text = '[study]\nname = "s"\nmodel = "slack"\n[recordings]\na = "a"\n[axes]\nmode = ["link", "api"]\n'
+    text = (
+        '[study]\nname = "s"\nmodel = "slack"\n[recordings]\na = "a"\n[axes]\n'
+        'mode = ["link", "api"]\n'
+    )
     with pytest.raises(TurnbuckleError, match="A081: model slack needs slack_seconds"):
         read(tmp_path, text)
 
 
 def test_whole_numbers_stay_whole(tmp_path: Path) -> None:
     text = (
-        '[study]\nname = "s"\nmodel = "sharing"\n[recordings]\na = "a"\n[axes]\nruns = {from = 1, to = %s, points = 4, spacing = "log"}\n'
+        '[study]\nname = "s"\nmodel = "sharing"\n[recordings]\na = "a"\n[axes]\n'
+        'runs = {from = 1, to = %s, points = 4, spacing = "log"}\n'
     )
     runs = read(tmp_path, text % 8).axes["runs"]
     assert runs == [1, 2, 4, 8] and all(type(r) is int for r in runs)
@@ -174,8 +209,15 @@ def test_a_binary_file_is_no_study(tmp_path: Path) -> None:
     refused("A061", read_study, tmp_path / "nowhere.toml")
 
 
-@given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9), st.integers(2, 50), st.sampled_from(["linear", "log"]))
-def test_ranges_have_exact_ends_and_go_one_way(first: float, last: float, points: int, spacing: str) -> None:
+@given(
+    st.floats(1e-9, 1e9),
+    st.floats(1e-9, 1e9),
+    st.integers(2, 50),
+    st.sampled_from(["linear", "log"]),
+)
+def test_ranges_have_exact_ends_and_go_one_way(
+    first: float, last: float, points: int, spacing: str
+) -> None:
     values = spaced(first, last, points, spacing)  # type: ignore[arg-type]
     assert len(values) == points and (values[0], values[-1]) == (first, last)
     low, high = min(first, last), max(first, last)
@@ -193,7 +235,9 @@ def test_shards_are_a_partition(points: int, parts: int) -> None:
     assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
 
 
-@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "a/b", "-1/3", "1/3/5", "", "1/9999999"])
+@pytest.mark.parametrize(
+    "text", ["0/3", "4/3", "1", "1/0", "a/b", "-1/3", "1/3/5", "", "1/9999999"]
+)
 def test_shards_that_are_none(text: str) -> None:
     refused("A083", shard_of, text)
 
@@ -214,33 +258,54 @@ def test_an_archive_is_all_its_files(tmp_path: Path) -> None:
 def test_a_machine_file_is_part_of_the_question(tmp_path: Path) -> None:
     (tmp_path / "machines").mkdir()
     ours = tmp_path / "machines" / "ours.toml"
-    base = '[machine]\nname = "ours"\ntitle = "Ours"\nsummary = "Ours."\nyear = 2024\ncoupling = "pcie"\nbase = "gh200"\n'
-    part = '[link.h2d.latency]\nvalue = "%s us"\nerror = "5 %%"\nnature = "measured"\nsource = "us"\n'
+    base = (
+        '[machine]\nname = "ours"\ntitle = "Ours"\nsummary = "Ours."\nyear = 2024\n'
+        'coupling = "pcie"\nbase = "gh200"\n'
+    )
+    part = (
+        '[link.h2d.latency]\nvalue = "%s us"\nerror = "5 %%"\nnature = "measured"\nsource = "us"\n'
+    )
     study = read(tmp_path, GOOD)
     found = []
     for latency in (2, 2, 3):
         ours.write_text(base + part % latency)
         found.append([study.key("digest", study.asked(k)) for k in range(study.each)])
-    assert found[0] == found[1] and found[1][:12] == found[2][:12] and not set(found[1][12:]) & set(found[2][12:])
+    assert (
+        found[0] == found[1]
+        and found[1][:12] == found[2][:12]
+        and not set(found[1][12:]) & set(found[2][12:])
+    )
     assert len(set(found[0])) == 24
 
 
-SAMPLED = GOOD.replace('model = "project"', 'model = "project"\nsample = 8\nsampler = "latin"\nseed = 3', 1).replace("points = 3, ", "", 1)
+SAMPLED = GOOD.replace(
+    'model = "project"', 'model = "project"\nsample = 8\nsampler = "latin"\nseed = 3', 1
+).replace("points = 3, ", "", 1)
 
 
 def test_a_file_may_ask_for_a_sample_or_for_points_where_the_answer_changes(tmp_path: Path) -> None:
     study = read(tmp_path, SAMPLED)
     assert (
-        study.sample == Sample(8, "latin", 3) and study.ranges == {"slack.link": Range(1e-6, 1e-4, "log")} and len(study) == 2 * 8 * 2 * 4
+        study.sample == Sample(8, "latin", 3)
+        and study.ranges == {"slack.link": Range(1e-6, 1e-4, "log")}
+        and len(study) == 2 * 8 * 2 * 4
     )
     both = SAMPLED.replace('spacing = "log"}', 'spacing = "log", points = 3}')
-    fixed = read(tmp_path, both.replace("[axes]", '[axes]\n"slack.call" = {from = "0 s", to = "1 us"}'))
-    assert list(fixed.ranges) == ["slack.call"] and fixed.lists["slack.link"] == [1e-6, 1e-5, 1e-4], "a number of points is a list"
+    fixed = read(
+        tmp_path, both.replace("[axes]", '[axes]\n"slack.call" = {from = "0 s", to = "1 us"}')
+    )
+    assert list(fixed.ranges) == ["slack.call"] and fixed.lists["slack.link"] == [
+        1e-6,
+        1e-5,
+        1e-4,
+    ], "a number of points is a list"
     one = GOOD.replace('["100 Gb/s", "64 GiB/s"]', '["100 Gb/s"]').replace(
         'model = "project"', 'model = "project"\nrefine = 40\nwithin = "5 %"', 1
     )
     study = read(tmp_path, one)
-    assert study.refine == Refine("slack.link", Range(1e-6, 1e-4, "log"), 40, 0.05) and study.lists["slack.link"] == [1e-6, 1e-5, 1e-4]
+    assert study.refine == Refine("slack.link", Range(1e-6, 1e-4, "log"), 40, 0.05) and study.lists[
+        "slack.link"
+    ] == [1e-6, 1e-5, 1e-4]
     study = read(tmp_path, one.replace("points = 3, ", ""))
     assert study.refine is not None and len(study.lists["slack.link"]) == 5
 
@@ -252,15 +317,39 @@ def test_a_file_may_ask_for_a_sample_or_for_points_where_the_answer_changes(tmp_
         ("sample = 8", "sample = 0", "A084", "study.toml:5:", "from 1 to"),
         ("sample = 8\n", "", "A080", "study.toml:5:", "of no use without sample"),
         ('"latin"', '"halton"', "A084", "study.toml:5:", "sobol or latin"),
-        ("sample = 8", 'sample = 8\nwithin = "1 %"', "A080", "study.toml:6:", "of no use without refine"),
+        (
+            "sample = 8",
+            'sample = 8\nwithin = "1 %"',
+            "A080",
+            "study.toml:6:",
+            "of no use without refine",
+        ),
         ("sample = 8", "sample = 8\nrefine = 9", "A084", "study.toml:", "one axis of numbers"),
-        ('spacing = "log"', 'spacing = "log", points = 3', "A084", "study.toml:", "no range to sample"),
-        ('"1 us", to = "100 us"', '"1 us", to = "1 us"', "A080", "study.toml:19:", "two different numbers"),
+        (
+            'spacing = "log"',
+            'spacing = "log", points = 3',
+            "A084",
+            "study.toml:",
+            "no range to sample",
+        ),
+        (
+            '"1 us", to = "100 us"',
+            '"1 us", to = "1 us"',
+            "A080",
+            "study.toml:19:",
+            "two different numbers",
+        ),
         ('"1 us", to = "100 us"', '"0 s", to = "1 us"', "A080", "study.toml:19:", "above 0"),
     ],
 )
-def test_flaws_of_a_sample_are_told_with_their_place(tmp_path: Path, change: str, into: str, code: str, where: str, says: str) -> None:
+def test_flaws_of_a_sample_are_told_with_their_place(
+    tmp_path: Path, change: str, into: str, code: str, where: str, says: str
+) -> None:
     assert change in SAMPLED
     with pytest.raises(TurnbuckleError) as flaw:
         read(tmp_path, SAMPLED.replace(change, into, 1))
-    assert flaw.value.code == code and flaw.value.where.startswith(where) and says in "\n".join(flaw.value.lines()), flaw.value.lines()
+    assert (
+        flaw.value.code == code
+        and flaw.value.where.startswith(where)
+        and says in "\n".join(flaw.value.lines())
+    ), flaw.value.lines()

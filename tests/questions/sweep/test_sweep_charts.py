@@ -1,4 +1,6 @@
-"""Figures of a sweep: every point where it belongs, the axis spaced as its values are, and what is held still is said."""
+"""Figures of a sweep: every point where it belongs, the axis spaced as its values are, and what is
+held still is said.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,26 @@ AXES: dict[str, list[Any]] = {
 
 
 def told(_: Held, asked: Any) -> Mapping[str, Any]:
-    talk = (2.0 if asked.path == "hostcopy" else 1.0) * 1e-3 * asked.ranks_per_node + 2 * (asked.hop_seconds or 0.0)
+    talk = (2.0 if asked.path == "hostcopy" else 1.0) * 1e-3 * asked.ranks_per_node + 2 * (
+        asked.hop_seconds or 0.0
+    )
     talk *= 1.5 if asked.mapping == "random" else 1.0
     return {"seconds": 0.1 + talk, "compute_seconds": 0.1, "communication_seconds": talk}
 
 
-def swept(folder: Path, axes: dict[str, Any] | None = None, recordings: int = 1, sample: Sample | None = None) -> Swept:
+def swept(
+    folder: Path,
+    axes: dict[str, Any] | None = None,
+    recordings: int = 1,
+    sample: Sample | None = None,
+) -> Swept:
     paths = {f"run{k}": folder / f"run{k}.bin" for k in range(recordings)}
     for path in paths.values():
         path.write_text(path.name)
-    return sweep(Study("s", replace(MESSAGES, evaluate=told), paths, {}, (), axes or AXES, folder, sample), Serial())
+    return sweep(
+        Study("s", replace(MESSAGES, evaluate=told), paths, {}, (), axes or AXES, folder, sample),
+        Serial(),
+    )
 
 
 def by_name(found: Swept) -> dict[str, Any]:
@@ -63,11 +75,20 @@ def test_a_figure_for_each_axis_the_gains_and_the_shapes(tmp_path: Path) -> None
 def test_lines_hold_the_numbers_of_the_table(tmp_path: Path) -> None:
     found = swept(tmp_path)
     over = by_name(found)["sweep-run0-over-hop-seconds"]
-    table = {(r["path"], r["ranks_per_node"], r["hop_seconds"]): r for r in found.rows() if r["mapping"] == "linear"}
+    table = {
+        (r["path"], r["ranks_per_node"], r["hop_seconds"]): r
+        for r in found.rows()
+        if r["mapping"] == "linear"
+    }
     words = {"hostcopy": "host copies", "gpudirect": "GPUDirect"}
     drawn = {(r["line"], r["hop_seconds"]): r["communication_seconds"] for r in over.rows}
-    assert drawn == {(f"{words[p]}, ranks per node {n}", h): r["communication_seconds"] for (p, n, h), r in table.items()}
-    assert len(over.legend) == 3 and len({c for _, c in over.legend}) == 3, "each line of a panel has a colour of its own"
+    assert drawn == {
+        (f"{words[p]}, ranks per node {n}", h): r["communication_seconds"]
+        for (p, n, h), r in table.items()
+    }
+    assert len(over.legend) == 3 and len({c for _, c in over.legend}) == 3, (
+        "each line of a panel has a colour of its own"
+    )
     assert "All other settings at their first value: mapping linear" in over.caption
     panels = over.spec["hconcat"]
     assert [p["title"] for p in panels] == ["host copies", "GPUDirect"]
@@ -80,18 +101,30 @@ def test_gains_span_what_else_varies(tmp_path: Path) -> None:
     gains = by_name(swept(tmp_path))["sweep-gain-over-ranks-per-node"]
     four = next(r for r in gains.rows if r["ranks_per_node"] == 4)
     assert four["gain"] == pytest.approx((8e-3 + 2e-6) / (4e-3 + 2e-6) - 1)
-    assert four["least_gain"] == pytest.approx((8e-3 + 2e-4) / (4e-3 + 2e-4) - 1) and four["most_gain"] == four["gain"]
+    assert (
+        four["least_gain"] == pytest.approx((8e-3 + 2e-4) / (4e-3 + 2e-4) - 1)
+        and four["most_gain"] == four["gain"]
+    )
     assert "latency per hop 1 us, mapping linear" in gains.caption
-    assert gains.title.startswith("By host copies communication takes 83.3\xa0% to 99.95\xa0% longer than by GPUDirect")
+    assert gains.title.startswith(
+        "By host copies communication takes 83.3\xa0% to 99.95\xa0% longer than by GPUDirect"
+    )
 
 
 def test_shapes_split_compute_and_communication(tmp_path: Path) -> None:
     shapes = by_name(swept(tmp_path))["sweep-run0-node-shapes"]
-    assert [(r["ranks_per_node"], r["path"]) for r in shapes.rows] == [(n, p) for n in (1, 2, 4) for p in AXES["path"]]
-    assert {r["compute_seconds"] for r in shapes.rows} == {0.1} and shapes.rows[0]["communication_seconds"] == pytest.approx(2.002e-3)
+    assert [(r["ranks_per_node"], r["path"]) for r in shapes.rows] == [
+        (n, p) for n in (1, 2, 4) for p in AXES["path"]
+    ]
+    assert {r["compute_seconds"] for r in shapes.rows} == {0.1} and shapes.rows[0][
+        "communication_seconds"
+    ] == pytest.approx(2.002e-3)
     whole, alone = shapes.spec["hconcat"]
     bars = whole["layer"][0]["data"]["values"]
-    assert max(b["b"] for b in bars) == pytest.approx(108.002) and len(alone["layer"][0]["data"]["values"]) == 6, "in ms"
+    assert (
+        max(b["b"] for b in bars) == pytest.approx(108.002)
+        and len(alone["layer"][0]["data"]["values"]) == 6
+    ), "in ms"
 
 
 def test_words_are_no_numbers(tmp_path: Path) -> None:
@@ -103,22 +136,42 @@ def test_words_are_no_numbers(tmp_path: Path) -> None:
 
 def test_a_sample_is_drawn_as_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "_PLACES", 100)
-    axes: dict[str, Any] = {**AXES, "hop_seconds": Range(1e-7, 1e-4, "log"), "card_bandwidth": Range(1e9, 1e11, "log")}
+    axes: dict[str, Any] = {
+        **AXES,
+        "hop_seconds": Range(1e-7, 1e-4, "log"),
+        "card_bandwidth": Range(1e9, 1e11, "log"),
+    }
     del axes["mapping"]
     made = by_name(swept(tmp_path, axes, sample=Sample(150)))
-    names = ["sweep-run0-over-hop-seconds", "sweep-run0-over-card-bandwidth", "sweep-run0-node-shapes"]
+    names = [
+        "sweep-run0-over-hop-seconds",
+        "sweep-run0-over-card-bandwidth",
+        "sweep-run0-node-shapes",
+    ]
     assert [n for n in made if "gain" not in n] == names
     over = made[names[0]]
     assert "75 of 150 places are drawn" in over.caption and "(150 places)" in over.caption
     panels = over.spec["hconcat"]
     assert len(panels) == 2 and all(p["layer"][0]["mark"]["type"] == "point" for p in panels)
-    assert len(over.rows) == 75 * 3 * 2 and over.spec["hconcat"][0]["layer"][0]["encoding"]["x"]["axis"]["values"] == [1e-6, 1e-5]
+    assert len(over.rows) == 75 * 3 * 2 and over.spec["hconcat"][0]["layer"][0]["encoding"]["x"][
+        "axis"
+    ]["values"] == [1e-6, 1e-5]
     gain = made["sweep-gain-over-hop-seconds"]
-    assert "line" not in str([la["mark"] for la in gain.spec["layer"]]), "no line through places that differ in all ranges"
+    assert "line" not in str([la["mark"] for la in gain.spec["layer"]]), (
+        "no line through places that differ in all ranges"
+    )
 
 
 @pytest.mark.parametrize(
-    ("values", "log"), [([1, 2, 4], True), ([1, 2, 3], False), ([0, 1, 10], False), ([1, 10], True), ([1, 2], False), ([5], False)]
+    ("values", "log"),
+    [
+        ([1, 2, 4], True),
+        ([1, 2, 3], False),
+        ([0, 1, 10], False),
+        ([1, 10], True),
+        ([1, 2], False),
+        ([5], False),
+    ],
 )
 def test_spacing(values: list[float], log: bool) -> None:
     assert logarithmic(values) is log
@@ -137,7 +190,9 @@ def test_points_without_an_answer_are_left_out_and_said(tmp_path: Path) -> None:
 def test_every_figure_can_be_drawn_and_stands_alone(tmp_path: Path) -> None:
     made = figures(swept(tmp_path, recordings=2))
     files = save([f for f in made if "run1" not in f.name], tmp_path / "out")
-    assert (len(made), len(files)) == (11, 2 * 7), "both recordings are in each figure of gains, and have four figures each"
+    assert (len(made), len(files)) == (11, 2 * 7), (
+        "both recordings are in each figure of gains, and have four figures each"
+    )
     for path in files:
         if path.suffix == ".svg":
             text = path.read_text(encoding="utf-8")
@@ -148,7 +203,9 @@ def test_every_figure_can_be_drawn_and_stands_alone(tmp_path: Path) -> None:
 
 
 def test_not_more_than_can_be_looked_at(tmp_path: Path) -> None:
-    found = swept(tmp_path, {"path": ["hostcopy", "gpudirect"], "seed": list(range(10))}, recordings=30)
+    found = swept(
+        tmp_path, {"path": ["hostcopy", "gpudirect"], "seed": list(range(10))}, recordings=30
+    )
     made = figures(found)
     assert len(made) == MOST
     assert len(made[0].legend) == 30 and len(made[0].rows) == 30 * 10
@@ -158,7 +215,12 @@ def test_not_more_than_can_be_looked_at(tmp_path: Path) -> None:
 def test_another_model_is_drawn_by_run_time(tmp_path: Path) -> None:
     study = Study(
         "s",
-        replace(PROJECT, evaluate=lambda _, asked: {"seconds": 1.0 + asked.alpha}, together=None, inputs=lambda _: {}),
+        replace(
+            PROJECT,
+            evaluate=lambda _, asked: {"seconds": 1.0 + asked.alpha},
+            together=None,
+            inputs=lambda _: {},
+        ),
         {"run": tmp_path / "run.bin"},
         {"draws": 0},
         (),

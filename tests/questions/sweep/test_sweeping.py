@@ -10,7 +10,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -62,14 +68,25 @@ def test_the_table_is_in_the_order_of_the_study(tmp_path: Path) -> None:
         "the last axis is fastest; a result never hides a setting"
     )
     assert table["seconds"].to_list() == [n * h for n in range(6) for h in (1e-6, 1 / 3)] * 2
-    assert (table.schema["half"], table.schema["nothing"], table.schema["code"]) == (pl.Float64, pl.Float64, pl.String)
-    assert table["nothing"].null_count() == 24 and (found.computed, found.from_journal, found.failed) == (24, 0, {})
+    assert (table.schema["half"], table.schema["nothing"], table.schema["code"]) == (
+        pl.Float64,
+        pl.Float64,
+        pl.String,
+    )
+    assert table["nothing"].null_count() == 24 and (
+        found.computed,
+        found.from_journal,
+        found.failed,
+    ) == (24, 0, {})
 
 
 def test_executors_agree_to_the_byte_and_one_that_breaks_stops_the_sweep(tmp_path: Path) -> None:
     study = study_of(tmp_path, number=[1, 13, 3], hop_seconds=[1e-6, 0.1])
     serial = parquet(sweep(study, Serial()))
-    with ThreadPoolExecutor(3) as threads, ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+    with (
+        ThreadPoolExecutor(3) as threads,
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process,
+    ):
         assert parquet(sweep(study, threads)) == serial
         assert parquet(sweep(study, process)) == serial
         with pytest.raises(BrokenExecutor):
@@ -79,7 +96,9 @@ def test_executors_agree_to_the_byte_and_one_that_breaks_stops_the_sweep(tmp_pat
 
 def test_a_recording_is_read_once_and_only_one_is_held(tmp_path: Path) -> None:
     sweep(study_of(tmp_path, recordings=3), workers=1)
-    assert [sum(line.startswith("read") for line in noted(tmp_path / f"run{k}.bin")) for k in range(3)] == [1, 1, 1]
+    assert [
+        sum(line.startswith("read") for line in noted(tmp_path / f"run{k}.bin")) for k in range(3)
+    ] == [1, 1, 1]
 
 
 def test_what_is_made_of_a_recording_is_kept_but_not_all_of_it(tmp_path: Path) -> None:
@@ -107,17 +126,30 @@ def test_nothing_is_computed_twice(tmp_path: Path) -> None:
     study, output = study_of(tmp_path), tmp_path / "t.parquet"
     first = sweep(study, Serial(), output=output)
     again = sweep(study, Serial(), output=output)
-    assert (first.computed, again.computed, again.from_journal) == (24, 0, 24) and parquet(first) == parquet(again)
+    assert (first.computed, again.computed, again.from_journal) == (24, 0, 24) and parquet(
+        first
+    ) == parquet(again)
     assert len(asked(tmp_path)) == 24
     wider = replace(study, axes={"number": [*range(6), 9], "hop_seconds": [1e-6, 1 / 3]})
-    assert sweep(wider, Serial(), output=output).computed == 4, "a value more on an axis asks for that value only"
+    assert sweep(wider, Serial(), output=output).computed == 4, (
+        "a value more on an axis asks for that value only"
+    )
     other = replace(study, settings={"pause_seconds": 0.0, "word": "right"})
-    assert sweep(other, Serial(), output=output).computed == 24, "another setting is another question"
+    assert sweep(other, Serial(), output=output).computed == 24, (
+        "another setting is another question"
+    )
     told = replace(study, settings={"pause_seconds": 0.0, "word": "left"})
-    assert sweep(told, Serial(), output=output).computed == 0, "a default that is said is the same question"
-    assert sweep(replace(study, kind=replace(NOTED, release="2")), Serial(), output=output).computed == 24
+    assert sweep(told, Serial(), output=output).computed == 0, (
+        "a default that is said is the same question"
+    )
+    assert (
+        sweep(replace(study, kind=replace(NOTED, release="2")), Serial(), output=output).computed
+        == 24
+    )
     (tmp_path / "run1.bin").write_text("recorded again")
-    assert sweep(study, Serial(), output=output).computed == 12, "another content of one recording is another question"
+    assert sweep(study, Serial(), output=output).computed == 12, (
+        "another content of one recording is another question"
+    )
 
 
 def test_one_question_under_two_names_is_asked_once(tmp_path: Path) -> None:
@@ -132,10 +164,17 @@ def test_refusals_are_rows(tmp_path: Path) -> None:
     found = sweep(study_of(tmp_path, number=[1, 13, 2]), Serial(), output=output)
     assert found.failed == {"A165": 2} and found.missing == 0
     rows = found.table().filter(pl.col("number") == 13).to_dicts()
-    assert [(r["code"], r["error"], r["seconds"]) for r in rows] == [("A165", "this has no answer: 13", None)] * 2
-    assert "somebody" not in found.table().write_csv() + journal_of(output).read_text(), "no path of this machine"
+    assert [(r["code"], r["error"], r["seconds"]) for r in rows] == [
+        ("A165", "this has no answer: 13", None)
+    ] * 2
+    assert "somebody" not in found.table().write_csv() + journal_of(output).read_text(), (
+        "no path of this machine"
+    )
     assert sweep(study_of(tmp_path, number=[1, 13, 2]), Serial(), output=output).computed == 0
-    assert sweep(study_of(tmp_path, number=[1, 13, 2]), Serial(), output=output, again=True).computed == 2
+    assert (
+        sweep(study_of(tmp_path, number=[1, 13, 2]), Serial(), output=output, again=True).computed
+        == 2
+    )
 
 
 def test_anything_else_stops_the_sweep_and_costs_nothing_done(tmp_path: Path) -> None:
@@ -147,7 +186,9 @@ def test_anything_else_stops_the_sweep_and_costs_nothing_done(tmp_path: Path) ->
         sweep(study, workers=2, output=output)
 
 
-def test_a_point_that_ends_its_worker_is_a_row_and_its_neighbours_are_answered(tmp_path: Path) -> None:
+def test_a_point_that_ends_its_worker_is_a_row_and_its_neighbours_are_answered(
+    tmp_path: Path,
+) -> None:
     found = sweep(study_of(tmp_path, recordings=1, number=[1, 66, *range(2, 10)]), workers=2)
     assert found.failed == {"A168": 1} and found.missing == 0
     assert found.table().filter(pl.col("code") == "A168")["number"].to_list() == [66]
@@ -162,7 +203,9 @@ def test_shards_make_the_same_table(tmp_path: Path, parts: int) -> None:
     for k, i in enumerate(order, 1):
         found = sweep(study, Serial(), output=output, shard=(i, parts))
         assert found.missing == 0 or k < parts
-    assert parquet(found) == whole and len(asked(tmp_path)) == 48, "24 of the whole, 24 of all shards"
+    assert parquet(found) == whole and len(asked(tmp_path)) == 48, (
+        "24 of the whole, 24 of all shards"
+    )
     assert len(beside(output)) == parts
     late = sweep(study, Serial(), output=output)
     assert late.computed == 0 and parquet(late) == whole
@@ -200,7 +243,9 @@ def test_a_damaged_line_is_said(tmp_path: Path) -> None:
 
 
 def test_a_changed_byte_is_never_believed(tmp_path: Path) -> None:
-    """Each byte of a journal in turn: what is still read is what was written, and a line that is not is counted."""
+    """Each byte of a journal in turn: what is still read is what was written, and a line that is
+    not is counted.
+    """
     study, output = study_of(tmp_path), tmp_path / "t.csv"
     whole = sweep(study, Serial(), output=output).table()
     journal = journal_of(output)
@@ -215,7 +260,9 @@ def test_a_changed_byte_is_never_believed(tmp_path: Path) -> None:
             assert error.code == "A086" and place < head
             continue
         assert all(repr(read[key]) == repr(written[key]) for key in read), place
-        assert unread or place < head or place == len(raw) - 1, "only the last line end looks like a torn line"
+        assert unread or place < head or place == len(raw) - 1, (
+            "only the last line end looks like a torn line"
+        )
     number = raw.index(b'"all":', head) + len(b'"all":')
     journal.write_bytes(raw[:number] + bytes([raw[number] ^ 1]) + raw[number + 1 :])
     found = sweep(study, Serial(), output=output)
@@ -272,7 +319,9 @@ def test_resumed_after_a_kill(tmp_path: Path) -> None:
     assert 10 <= len(done) < 80 and len(done) <= len(before)
     found = sweep(study, ThreadPoolExecutor(4), output=tmp_path / "t.parquet")
     assert (found.computed, found.from_journal) == (80 - len(done), len(done))
-    assert len(asked(tmp_path)) - len(before) == 80 - len(done), "nothing that was written down is asked again"
+    assert len(asked(tmp_path)) - len(before) == 80 - len(done), (
+        "nothing that was written down is asked again"
+    )
     assert parquet(found) == parquet(sweep(study, Serial()))
 
 
@@ -305,7 +354,11 @@ def test_progress_is_told(tmp_path: Path) -> None:
 
 def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     study = study_of(tmp_path)
-    for words, code in (({"shard": (1, 2)}, "A083"), ({"shard": (3, 2), "output": tmp_path / "t"}, "A083"), ({"workers": 0}, "A083")):
+    for words, code in (
+        ({"shard": (1, 2)}, "A083"),
+        ({"shard": (3, 2), "output": tmp_path / "t"}, "A083"),
+        ({"workers": 0}, "A083"),
+    ):
         refused(code, sweep, study, **words)
     (tmp_path / "run1.bin").unlink()
     with pytest.raises(TurnbuckleError, match="A082") as gone:
@@ -321,7 +374,9 @@ def test_a_journal_that_is_none_is_left_alone(tmp_path: Path) -> None:
     refused("A086", sweep, study_of(tmp_path), Serial(), output=tmp_path / "nowhere" / "t.csv")
 
 
-def test_a_full_disk_is_said_and_costs_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said_and_costs_one_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study, output = study_of(tmp_path), tmp_path / "t.csv"
     room = [2000]
 
@@ -335,22 +390,37 @@ def test_a_full_disk_is_said_and_costs_one_batch(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("turnbuckle.questions.sweep.answers.journal.os.write", full)
     with pytest.raises(TurnbuckleError, match="A086") as caught:
         sweep(study, Serial(), output=output)
-    assert caught.value.found == "No space left on device" and "continues from there" in caught.value.fix
+    assert (
+        caught.value.found == "No space left on device"
+        and "continues from there" in caught.value.fix
+    )
     monkeypatch.undo()
     kept = len(read_journal(journal_of(output))[0])
     found = sweep(study, Serial(), output=output)
-    assert 0 < kept < 24 and found.computed == 24 - kept and parquet(found) == parquet(sweep(study, Serial()))
+    assert (
+        0 < kept < 24
+        and found.computed == 24 - kept
+        and parquet(found) == parquet(sweep(study, Serial()))
+    )
 
 
 def test_a_worker_that_begins_does_not_see_ctrl_c() -> None:
-    """Before its initialiser runs it imports for half a second, and would tell of the interruption itself."""
-    words = [sys.executable, "-c", "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))"]
+    """Before its initialiser runs it imports for half a second, and would tell of the interruption
+    itself.
+    """
+    words = [
+        sys.executable,
+        "-c",
+        "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))",
+    ]
     with no_interrupt():
         inside = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert inside == "True\n" and signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-def test_a_file_system_without_locks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def none(_: int, __: int) -> None:
         raise OSError(38, "Function not implemented")
 
@@ -365,8 +435,12 @@ def test_workers_that_cannot_start_are_no_answers(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     # one point, so that one worker tries
     script.write_text(
-        SLOW.format(here=str(HERE), folder=str(tmp_path)).replace("number=list(range(40))", "recordings=1, number=[1], hop_seconds=[1e-6]")
+        SLOW.format(here=str(HERE), folder=str(tmp_path)).replace(
+            "number=list(range(40))", "recordings=1, number=[1], hop_seconds=[1e-6]"
+        )
     )
-    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False
+    )
     assert ran.returncode == 1 and "A086: worker processes cannot start" in ran.stderr
     assert not journal_of(tmp_path / "t.parquet").exists()

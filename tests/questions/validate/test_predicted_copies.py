@@ -1,4 +1,6 @@
-"""Copies predicted by the line of others: the interval holds what was predicted, and grows with what is not known."""
+"""Copies predicted by the line of others: the interval holds what was predicted, and grows with
+what is not known.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,25 @@ from turnbuckle.questions.validate.copies import _line_interval
 
 
 def line(latency: float, bandwidth: float | None, error: float, spread: float) -> LinkFit:
-    line = (latency, error * latency, bandwidth, None if bandwidth is None else error * bandwidth, 1.0, spread)
-    return LinkFit("h2d", "pinned", 9, 9 << 20, *line, 8, 1 << 20, True, size_bins(np.array([8.0]), np.array([1e-6])))
+    line = (
+        latency,
+        error * latency,
+        bandwidth,
+        None if bandwidth is None else error * bandwidth,
+        1.0,
+        spread,
+    )
+    return LinkFit(
+        "h2d",
+        "pinned",
+        9,
+        9 << 20,
+        *line,
+        8,
+        1 << 20,
+        True,
+        size_bins(np.array([8.0]), np.array([1e-6])),
+    )
 
 
 @given(
@@ -26,11 +45,18 @@ def line(latency: float, bandwidth: float | None, error: float, spread: float) -
     st.lists(st.floats(1.0, 1e9), min_size=1, max_size=5),
 )
 def test_the_interval_holds_the_prediction(
-    latency: float, bandwidth: float | None, error: float, spread: float, carried: str, sizes: list[float]
+    latency: float,
+    bandwidth: float | None,
+    error: float,
+    spread: float,
+    carried: str,
+    sizes: list[float],
 ) -> None:
     fit, size = line(latency, bandwidth, error, spread), np.array(sizes)
     decade = np.floor(np.log10(size)).astype(int)
-    count, moved = (np.bincount(decade, weights=w, minlength=32) for w in (np.ones(len(size)), size))
+    count, moved = (
+        np.bincount(decade, weights=w, minlength=32) for w in (np.ones(len(size)), size)
+    )
     low, high = _line_interval(fit, count, moved, carried)
     predicted = float(fit.seconds(size).sum())
     assert low <= predicted * (1 + 1e-9) and predicted <= high * (1 + 1e-9)

@@ -1,4 +1,6 @@
-"""``turnbuckle validate`` on the command line: tables and JSON, the shipped card, gates, and what it refuses."""
+"""``turnbuckle validate`` on the command line: tables and JSON, the shipped card, gates, and what
+it refuses.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,17 @@ Run = Callable[..., Ran]
 CURVE = "direction, memory, size [B], time [us]\n" + "".join(
     f"h2d, pinned, {n}, {2 + n / 25e3}\n" for n in (1, 100, 10_000, 1_000_000, 100_000_000)
 )
-CASE = 'title = "a curve"\nwhy = "it is not"\n[a]\nfile = "{a}"\n[b]\nfile = "./b.csv"\n[[ask]]\nmodel = "line"\ndirection = "h2d"\n'
+CASE = (
+    'title = "a curve"\nwhy = "it is not"\n[a]\nfile = "{a}"\n[b]\nfile = "./b.csv"\n[[ask]]\n'
+    'model = "line"\ndirection = "h2d"\n'
+)
 
 
 @pytest.fixture
 def cases(tmp_path: Path) -> Path:
-    """A folder of three cases: one that runs (a fifth off), one whose data are elsewhere, one that waits."""
+    """A folder of three cases: one that runs (a fifth off), one whose data are elsewhere, one that
+    waits.
+    """
     folder = tmp_path / "validation" / "cases"
     for name, text in (
         ("runs", CASE.format(a="./a.csv")),
@@ -56,7 +63,9 @@ def test_all_cases_of_the_folder_one_table_and_the_card(turnbuckle: Run, cases: 
 def test_data_that_are_there_make_a_case_run(turnbuckle: Run, cases: Path, tmp_path: Path) -> None:
     (tmp_path / "data" / "far").mkdir(parents=True)
     (tmp_path / "data" / "far" / "a.csv").write_text(CURVE, encoding="utf-8")
-    told = json.loads(turnbuckle("validate", "elsewhere", "--data", tmp_path / "data", "--format", "json").out)
+    told = json.loads(
+        turnbuckle("validate", "elsewhere", "--data", tmp_path / "data", "--format", "json").out
+    )
     assert {r["case"] for r in told["rows"]} == {"elsewhere"} and not told["not_run"]
     assert told["provenance"]["tool"] == "turnbuckle" and str(tmp_path) not in json.dumps(told)
 
@@ -70,7 +79,11 @@ def test_json_and_csv_hold_the_same(turnbuckle: Run, cases: Path, tmp_path: Path
     turnbuckle("validate", "runs", "--format", "csv", "-o", tmp_path / "rows.csv")
     with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as file:
         line, _ = csv.DictReader(file)
-    assert float(line["predicted"]) == one["predicted"] and float(line["off"]) == pytest.approx(one["off"]) and line["unit"] == "s"
+    assert (
+        float(line["predicted"]) == one["predicted"]
+        and float(line["off"]) == pytest.approx(one["off"])
+        and line["unit"] == "s"
+    )
 
 
 def test_charts(turnbuckle: Run, cases: Path, tmp_path: Path) -> None:
@@ -86,9 +99,15 @@ def test_charts(turnbuckle: Run, cases: Path, tmp_path: Path) -> None:
 
 def test_the_shipped_card(turnbuckle: Run) -> None:
     ran = turnbuckle("validate", "--card")
-    assert ran.code == 0 and "run time on another machine" in ran.out and "stated 90 % intervals" in ran.out
+    assert (
+        ran.code == 0
+        and "run time on another machine" in ran.out
+        and "stated 90 % intervals" in ran.out
+    )
     told = json.loads(turnbuckle("validate", "--card", "--format", "json").out)
-    assert {n["code"] for n in told["not_run"]} <= {"A360", "A361", "A362"} and len(told["rows"]) > 100
+    assert {n["code"] for n in told["not_run"]} <= {"A360", "A361", "A362"} and len(
+        told["rows"]
+    ) > 100
 
 
 @pytest.mark.parametrize(
@@ -123,21 +142,38 @@ def test_gates(turnbuckle: Run, cases: Path, gate: str, code: int) -> None:
         (("runs", "-o", "x.txt"), "A010", 2),
     ],
 )
-def test_refusals(turnbuckle: Run, cases: Path, words: tuple[str, ...], code: str, exit_code: int) -> None:
+def test_refusals(
+    turnbuckle: Run, cases: Path, words: tuple[str, ...], code: str, exit_code: int
+) -> None:
     ran = turnbuckle("validate", *words)
     assert ran.code == exit_code and f"error[{code}]" in ran.err
 
 
 def test_texts_of_a_case_steer_no_terminal(turnbuckle: Run, cases: Path) -> None:
-    (cases / "waits" / "case.toml").write_text('title = "[red]\\u001b[31mx"\nwaits = "[blink]\\u001b]0;owned\\u0007"\n', encoding="utf-8")
+    (cases / "waits" / "case.toml").write_text(
+        'title = "[red]\\u001b[31mx"\nwaits = "[blink]\\u001b]0;owned\\u0007"\n', encoding="utf-8"
+    )
     ran = turnbuckle("validate")
     assert ran.code == 0 and "\x1b" not in ran.out and "[blink]" in ran.out
 
 
 def test_project_says_how_good_such_predictions_were(turnbuckle: Run) -> None:
     with sample() as path:
-        other, coupling = (" ".join(turnbuckle("project", str(path), "--on", on).out.split()) for on in ("gh200", "nvlink-c2c"))
-        ratio = " ".join(turnbuckle("project", str(path), "--model", "additive", "--lambda", "data=2").out.split())
-    assert "checked against measurement: run time on another machine off by" in other and "turnbuckle validate --card" in other
-    assert "checked against an OpenCL device on a CPU, not yet on a GPU: run time at added distance, measured off by" in coupling
+        other, coupling = (
+            " ".join(turnbuckle("project", str(path), "--on", on).out.split())
+            for on in ("gh200", "nvlink-c2c")
+        )
+        ratio = " ".join(
+            turnbuckle(
+                "project", str(path), "--model", "additive", "--lambda", "data=2"
+            ).out.split()
+        )
+    assert (
+        "checked against measurement: run time on another machine off by" in other
+        and "turnbuckle validate --card" in other
+    )
+    assert (
+        "checked against an OpenCL device on a CPU, not yet on a GPU: run time at added "
+        "distance, measured off by"
+    ) in coupling
     assert "checked against" not in ratio

@@ -38,7 +38,9 @@ def ends(answer: Whatif, name: str) -> tuple[float, float]:
 
 
 def test_without_a_wait_the_next_kernel_begins_when_the_device_is_free() -> None:
-    """Two kernels of 100 us, with a wait and 8 us of the host's own work between: the second begins 20 us earlier."""
+    """Two kernels of 100 us, with a wait and 8 us of the host's own work between: the second begins
+    20 us earlier.
+    """
     answer = asked(
         api=[
             call(0, 5 * US, 1),
@@ -54,9 +56,11 @@ def test_without_a_wait_the_next_kernel_begins_when_the_device_is_free() -> None
 
 
 def test_in_a_graph_launches_take_half_or_nothing() -> None:
-    """Ten launches of 10 us one after the other, each kernel of 1 us begins 14 us after its call: the host is what takes time.
+    """Ten launches of 10 us one after the other, each kernel of 1 us begins 14 us after its call:
+    the host is what takes time.
 
-    The second kernel, the first that repeats, begins at 24 us and ends the start-up: the launches from 30 us on may be captured.
+    The second kernel, the first that repeats, begins at 24 us and ends the start-up: the launches
+    from 30 us on may be captured.
     """
     n = 10
     answer = asked(
@@ -66,12 +70,15 @@ def test_in_a_graph_launches_take_half_or_nothing() -> None:
     assert answer.unchanged[0].seconds * 1e6 == pytest.approx(105)
     gain = next(gain for gain in answer.gains if gain.name == "graph")
     assert gain.count == 7
-    # six of them lie before the last call; at best all are made at 30 us, and seven kernels follow each other from 44 us on
+    # six of them lie before the last call; at best all are made at 30 us, and seven kernels follow
+    # each other from 44 us on
     assert ends(answer, "graph") == pytest.approx((105 - 6 * 5, 44 + 7), abs=0.01)
 
 
 def test_a_copy_on_its_own_stream_leaves_the_order_of_kernels() -> None:
-    """A kernel of 100 us, a copy of 100 us behind it, then a kernel that needs both: the copy is made beside the first kernel."""
+    """A kernel of 100 us, a copy of 100 us behind it, then a kernel that needs both: the copy is
+    made beside the first kernel.
+    """
     answer = asked(
         api=[
             call(0, 1 * US, 1),
@@ -84,12 +91,15 @@ def test_a_copy_on_its_own_stream_leaves_the_order_of_kernels() -> None:
     )
     least, most = ends(answer, "own stream")
     assert least == pytest.approx(312)
-    # the copy begins one delivery (10 us) after its call: 12 to 112 us; the second kernel follows both
+    # the copy begins one delivery (10 us) after its call: 12 to 112 us; the second kernel follows
+    # both
     assert most == pytest.approx(112 + 100 + 2, abs=0.1)
 
 
 def test_a_pool_spares_what_allocating_takes_and_its_waiting() -> None:
-    """Three allocations in the steady part, of 2, 40 and 60 us: at most all of it, at least down to the fastest tenth."""
+    """Three allocations in the steady part, of 2, 40 and 60 us: at most all of it, at least down to
+    the fastest tenth.
+    """
     api = [call(0, 5 * US, 1), call(10 * US, 15 * US, 2)]
     now = 20
     for took in (2, 40, 60):
@@ -97,7 +107,11 @@ def test_a_pool_spares_what_allocating_takes_and_its_waiting() -> None:
         now += took + 5
     api.append(call(now * US, (now + 5) * US, 3))
     end = now + 10
-    kernels = [on_device(5 * US, 6 * US, 1), on_device(16 * US, 17 * US, 2), on_device((end - 1) * US, end * US, 3)]
+    kernels = [
+        on_device(5 * US, 6 * US, 1),
+        on_device(16 * US, 17 * US, 2),
+        on_device((end - 1) * US, end * US, 3),
+    ]
     answer = asked(api=api, kernels=kernels)
     least, most = ends(answer, "pool")
     fast = 2 + 0.2 * (40 - 2)  # the tenth of three durations
@@ -108,11 +122,16 @@ def test_a_pool_spares_what_allocating_takes_and_its_waiting() -> None:
 def test_nothing_changed_is_what_project_answers() -> None:
     """One answer: the program as it is has the run times and ranges of `project`."""
     run = run_of(SAMPLE, PART)
-    answer, projected = run.whatif(["gh200", "cdi-row-link"], draws=40), run.project(["self", "gh200", "cdi-row-link"], draws=40)
+    answer, projected = (
+        run.whatif(["gh200", "cdi-row-link"], draws=40),
+        run.project(["self", "gh200", "cdi-row-link"], draws=40),
+    )
     for unchanged in answer.unchanged:
         p = projected[unchanged.target]
         assert unchanged.seconds == p.seconds
-        assert (unchanged.lower, unchanged.upper) == ((p.interval.low, p.interval.high) if p.interval else (None, None))
+        assert (unchanged.lower, unchanged.upper) == (
+            (p.interval.low, p.interval.high) if p.interval else (None, None)
+        )
 
 
 def test_savings_lie_in_their_ranges_and_together_save_no_less() -> None:
@@ -122,7 +141,11 @@ def test_savings_lie_in_their_ranges_and_together_save_no_less() -> None:
     assert answer.together is not None and len(names) > 2
     for gain in answer.gains:
         for mine, all_of_them in zip(gain.savings, answer.together.savings, strict=True):
-            assert mine.lower is not None and mine.upper is not None and mine.lower <= mine.share <= mine.upper
+            assert (
+                mine.lower is not None
+                and mine.upper is not None
+                and mine.lower <= mine.share <= mine.upper
+            )
             assert mine.most_seconds <= mine.least_seconds * (1 + 1e-9)
             assert all_of_them.most_seconds <= mine.most_seconds * (1 + 1e-9)
     here = [gain.savings[0].share for gain in answer.gains]
@@ -130,32 +153,50 @@ def test_savings_lie_in_their_ranges_and_together_save_no_less() -> None:
 
 
 def test_the_command_line_says_the_same(turnbuckle: Callable[..., Ran]) -> None:
-    said = json.loads(turnbuckle("whatif", SAMPLE, "--part", PART, "--on", "gh200", "--draws", 30, "--format", "json").out)
+    said = json.loads(
+        turnbuckle(
+            "whatif", SAMPLE, "--part", PART, "--on", "gh200", "--draws", 30, "--format", "json"
+        ).out
+    )
     made = json.loads(run_of(SAMPLE, PART).whatif("gh200", draws=30).to_json())
     for key in ("measured_seconds", "draws", "unchanged", "edits", "together"):
         assert said[key] == made[key], key
 
 
 def test_what_an_edit_saves_at_most_without_an_order_holds_what_it_saves_with_one() -> None:
-    """Waits that are made later save no more than all waits take; times of the graph are whole nanoseconds."""
+    """Waits that are made later save no more than all waits take; times of the graph are whole
+    nanoseconds.
+    """
     for path in (SAMPLE, SAMPLE.with_name("dgemm-like-synthetic.sqlite")):
         run = tb.read(path).judged
         answer = of_run(run, draws=0)
         saved = {gain.name: answer.measured - gain.savings[0].most_seconds for gain in answer.gains}
         for part in parts(run.prepared(_MODEL).run, run.source, _MODEL):
-            alike = [name for name in saved if name == part.name or (part.name == "wait" and name.startswith("later "))]
-            assert alike and max(saved[name] for name in alike) <= part.most + 1e-9 * part.count, part.name
+            alike = [
+                name
+                for name in saved
+                if name == part.name or (part.name == "wait" and name.startswith("later "))
+            ]
+            assert alike and max(saved[name] for name in alike) <= part.most + 1e-9 * part.count, (
+                part.name
+            )
 
 
 def test_without_an_order_edits_save_from_nothing_to_what_they_change() -> None:
-    """Kernels overlap another on their own stream: launches take 3 of 5 us, the wait 18, and what an order needs is left out."""
+    """Kernels overlap another on their own stream: launches take 3 of 5 us, the wait 18, and what
+    an order needs is left out.
+    """
     api = [call(10 * k * US, (10 * k + 5) * US, k + 1) for k in range(40)]
     api.append(call(400 * US, 420 * US, name="cudaDeviceSynchronize"))
     kernels = [on_device((10 * k + 6) * US, (10 * k + 26) * US, k + 1) for k in range(39)]
     run = Run.of(profile_of(api=api, kernels=kernels))
     answer = of_run(run, "cdi-row-link", draws=20)
     told = [f for f in answer.findings if f.code == "A741"]
-    assert len(told) == 1 and "own stream" in told[0].detail and "A309" not in {f.code for f in answer.findings}
+    assert (
+        len(told) == 1
+        and "own stream" in told[0].detail
+        and "A309" not in {f.code for f in answer.findings}
+    )
     assert [u.target for u in answer.unchanged] == ["self", "cdi-row-link"]
     saved = {g.name: g.savings for g in answer.gains}
     assert set(saved) == {"graph", "wait"}
@@ -163,7 +204,9 @@ def test_without_an_order_edits_save_from_nothing_to_what_they_change() -> None:
         (saving,) = saved[name]
         assert saving.target == "self" and saving.least_seconds == run.seconds
         assert run.seconds - saving.most_seconds == pytest.approx(most, rel=0.2)
-        assert saving.lower == 0.0 and saving.upper == pytest.approx(1 - saving.most_seconds / run.seconds)
+        assert saving.lower == 0.0 and saving.upper == pytest.approx(
+            1 - saving.most_seconds / run.seconds
+        )
     assert draw([answer.figure()]) and json.loads(answer.to_json())["together"] is None
     assert "0.0% to" in answer.headline()
     refused("A122", of_run, run, apply=["graph"], draws=0)
@@ -175,12 +218,16 @@ def test_an_edit_that_is_not_offered_is_refused() -> None:
 
 
 def test_a_machine_stands_beside_the_edits_with_what_it_saves_by_itself() -> None:
-    """The saving of a machine is one less the ratio of the answers of `project`; a sentence names the edits that save as much here."""
+    """The saving of a machine is one less the ratio of the answers of `project`; a sentence names
+    the edits that save as much here.
+    """
     run = run_of(SAMPLE)
     answer = run.whatif(["pcie5-x16", "cdi-row-link"], draws=20)
     projected = run.project(["self", "pcie5-x16", "cdi-row-link"], draws=20)
     for unchanged in answer.unchanged:
-        assert unchanged.share == pytest.approx(1 - projected[unchanged.target].seconds / projected["self"].seconds, abs=1e-12)
+        assert unchanged.share == pytest.approx(
+            1 - projected[unchanged.target].seconds / projected["self"].seconds, abs=1e-12
+        )
     faster = next(u for u in answer.unchanged if u.target == "pcie5-x16")
     assert faster.share > 0.001
     (sentence,) = answer.beside()
@@ -191,13 +238,17 @@ def test_a_machine_stands_beside_the_edits_with_what_it_saves_by_itself() -> Non
 
 
 def test_an_export_with_edits_shows_the_run_as_recorded_and_with_them(tmp_path: Path) -> None:
-    """The measured side stays; the other ends when `whatif` says at best; its critical path is that of the changed program."""
+    """The measured side stays; the other ends when `whatif` says at best; its critical path is that
+    of the changed program.
+    """
     run = run_of(SAMPLE, PART)
     names = ["graph", "later cudaStreamSynchronize"]
     answer = run.whatif(apply=names, draws=0)
     assert answer.together is not None
     made, plain = (
-        json.loads(run.export(tmp_path / f"{k}.json", "self", apply=apply).read_text(encoding="utf-8"))
+        json.loads(
+            run.export(tmp_path / f"{k}.json", "self", apply=apply).read_text(encoding="utf-8")
+        )
         for k, apply in enumerate((names, []))
     )
     (projection,) = made["otherData"]["projections"]
@@ -206,8 +257,16 @@ def test_an_export_with_edits_shows_the_run_as_recorded_and_with_them(tmp_path: 
 
     def side(document: dict[str, Any], word: str) -> list[Any]:
         """Slices on the tracks of one side, by begin and length."""
-        processes = {e["pid"] for e in document["traceEvents"] if e["name"] == "process_name" and e["args"]["name"].startswith(word)}
-        return sorted((e["ts"], e["dur"], e["name"]) for e in document["traceEvents"] if e["ph"] == "X" and e["pid"] in processes)
+        processes = {
+            e["pid"]
+            for e in document["traceEvents"]
+            if e["name"] == "process_name" and e["args"]["name"].startswith(word)
+        }
+        return sorted(
+            (e["ts"], e["dur"], e["name"])
+            for e in document["traceEvents"]
+            if e["ph"] == "X" and e["pid"] in processes
+        )
 
     assert side(made, "measured") == side(plain, "measured")
     assert side(made, "projected") != side(plain, "projected")

@@ -11,12 +11,27 @@ from hypothesis import strategies as st
 from programs import program
 from refusals import refused
 
-from turnbuckle.replay.contention.contention import FatTree, Fidelity, Leaves, Network, Op, Program, of_tasks, replay
+from turnbuckle.replay.contention.contention import (
+    FatTree,
+    Fidelity,
+    Leaves,
+    Network,
+    Op,
+    Program,
+    of_tasks,
+    replay,
+)
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 
 EMPTY = np.zeros(0, dtype=np.int64)
 LINK = Network(
-    hosts=2, bandwidth=12.5e9, hop_seconds=0.5e-6, latency=1e-6, send_overhead=0.5e-6, receive_overhead=0.5e-6, seconds_per_byte=8e-11
+    hosts=2,
+    bandwidth=12.5e9,
+    hop_seconds=0.5e-6,
+    latency=1e-6,
+    send_overhead=0.5e-6,
+    receive_overhead=0.5e-6,
+    seconds_per_byte=8e-11,
 )
 
 
@@ -42,7 +57,14 @@ def graphs(draw: st.DrawFn) -> Tasks:
     """Small graphs whose edges lead forward, on a few tracks."""
     count = draw(st.integers(1, 14))
     whole = st.integers(0, 50)
-    edges = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).filter(lambda e: e[0] < e[1]), max_size=25))
+    edges = draw(
+        st.lists(
+            st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).filter(
+                lambda e: e[0] < e[1]
+            ),
+            max_size=25,
+        )
+    )
     return Tasks(
         np.array(draw(st.lists(whole, min_size=count, max_size=count)), dtype=float),
         np.array(draw(st.lists(st.integers(-1, 3), min_size=count, max_size=count))),
@@ -71,13 +93,22 @@ def traffic(draw: st.DrawFn) -> tuple[Program, Network]:
     rank = st.integers(0, hosts - 1)
     sizes = st.integers(0, 5_000_000)
     ways = st.sampled_from([Leaves.EAGER, Leaves.READY])
-    messages = draw(st.lists(st.tuples(rank, rank, sizes.map(float), ways), min_size=1, max_size=20))
+    messages = draw(
+        st.lists(st.tuples(rank, rank, sizes.map(float), ways), min_size=1, max_size=20)
+    )
     lists: list[list[tuple[Op, int]]] = [[] for _ in range(hosts)]
     for op in (Op.POST, Op.SEND, Op.AWAIT, Op.SENT):
         for k, (source, target, _, _) in enumerate(messages):
             lists[source if op in (Op.SEND, Op.SENT) else target].append((op, k))
     tree = draw(
-        st.sampled_from([None, FatTree((2, 4), (1, 2), (1, 1)), FatTree((4, 2), (1, 1), (1, 2)), FatTree((2, 2, 2), (1, 2, 2), (1, 1, 1))])
+        st.sampled_from(
+            [
+                None,
+                FatTree((2, 4), (1, 2), (1, 1)),
+                FatTree((4, 2), (1, 1), (1, 2)),
+                FatTree((2, 2, 2), (1, 2, 2), (1, 1, 1)),
+            ]
+        )
     )
     network = Network(
         hosts,
@@ -101,8 +132,13 @@ def test_bytes_are_conserved_and_links_not_overrun(case: tuple[Program, Network]
     inside = one.size_bytes[one.source == one.target].sum()
     own = found.carried_bytes[len(found.carried_bytes) - network.hosts :]
     assert own.sum() == inside
-    assert found.carried_bytes.sum() - inside >= 2 * (sent - inside), "a message between hosts crosses two links at least"
-    assert (found.carried_bytes[: len(found.carried_bytes) - network.hosts] <= network.bandwidth * found.seconds * (1 + 1e-9) + 1).all()
+    assert found.carried_bytes.sum() - inside >= 2 * (sent - inside), (
+        "a message between hosts crosses two links at least"
+    )
+    assert (
+        found.carried_bytes[: len(found.carried_bytes) - network.hosts]
+        <= network.bandwidth * found.seconds * (1 + 1e-9) + 1
+    ).all()
     assert (found.arrived >= found.began).all()
 
 
@@ -121,7 +157,11 @@ def test_sharing_never_helps_a_message(case: tuple[Program, Network]) -> None:
     """No message is faster than it would be alone."""
     one, network = case
     found = replay(one, network, "flow", traced=True)
-    alone = np.where(one.source == one.target, one.size_bytes / network.inside_bandwidth, one.size_bytes / network.bandwidth)
+    alone = np.where(
+        one.source == one.target,
+        one.size_bytes / network.inside_bandwidth,
+        one.size_bytes / network.bandwidth,
+    )
     assert (found.arrived - found.began >= alone - 1e-12).all()
 
 
@@ -134,7 +174,9 @@ def test_two_messages_share_a_link_fairly() -> None:
 
 
 def test_a_wider_link_can_lengthen_a_run() -> None:
-    """The fluid anomaly (models.md P6): a message that comes earlier on a wider link competes with one that matters more."""
+    """The fluid anomaly (models.md P6): a message that comes earlier on a wider link competes with
+    one that matters more.
+    """
 
     def seconds(bandwidth: float) -> float:
         lists = [
@@ -142,15 +184,26 @@ def test_a_wider_link_can_lengthen_a_run() -> None:
             [(Op.SEND, 0), (Op.WORK, 0), (Op.SEND, 1), (Op.AWAIT, 2), (Op.SEND, 3)],
             [(Op.AWAIT, 1), (Op.WORK, 2)],
         ]
-        messages = [(1, 0, 8e6, Leaves.EAGER), (1, 2, 4e6, Leaves.EAGER), (0, 1, 8e6, Leaves.EAGER), (1, 0, 4e6, Leaves.EAGER)]
-        return replay(program(lists, messages, (10e-3, 3e-3, 9e-3)), Network(3, bandwidth, 0.0), "flow").seconds
+        messages = [
+            (1, 0, 8e6, Leaves.EAGER),
+            (1, 2, 4e6, Leaves.EAGER),
+            (0, 1, 8e6, Leaves.EAGER),
+            (1, 0, 4e6, Leaves.EAGER),
+        ]
+        return replay(
+            program(lists, messages, (10e-3, 3e-3, 9e-3)), Network(3, bandwidth, 0.0), "flow"
+        ).seconds
 
-    assert (seconds(1e9), seconds(1.5e9)) == pytest.approx((23e-3, 71e-3 / 3), abs=1e-9), "not monotone, and that is no defect"
+    assert (seconds(1e9), seconds(1.5e9)) == pytest.approx((23e-3, 71e-3 / 3), abs=1e-9), (
+        "not monotone, and that is no defect"
+    )
 
 
 def test_a_circle_is_named() -> None:
     lists = [[(Op.SEND, 0), (Op.SENT, 0), (Op.POST, 1)], [(Op.SEND, 1), (Op.SENT, 1), (Op.POST, 0)]]
-    error = refused("A071", replay, program(lists, [(0, 1, 8.0, Leaves.READY), (1, 0, 8.0, Leaves.READY)]), LINK)
+    error = refused(
+        "A071", replay, program(lists, [(0, 1, 8.0, Leaves.READY), (1, 0, 8.0, Leaves.READY)]), LINK
+    )
     assert "0 -> 1 -> 0" in error.found
 
 
@@ -172,7 +225,13 @@ def test_what_cannot_be_is_refused(broken: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    "network", [Network(2, 0.0, 0.0), Network(2, float("nan"), 0.0), Network(2, 1e9, -1.0), Network(9, 1e9, 0.0, FatTree((2,), (1,), (1,)))]
+    "network",
+    [
+        Network(2, 0.0, 0.0),
+        Network(2, float("nan"), 0.0),
+        Network(2, 1e9, -1.0),
+        Network(9, 1e9, 0.0, FatTree((2,), (1,), (1,))),
+    ],
 )
 def test_a_network_that_cannot_be(network: Network) -> None:
     refused("A072", replay, ping_pong(1.0, 1), network)
@@ -200,11 +259,16 @@ def test_arrays_of_different_lengths_are_refused() -> None:
 
 
 def test_flows_of_many_sizes_on_one_link() -> None:
-    """3000 flows into one host, each of another size: the k-th shortest ends when all have had as much, in closed form."""
+    """3000 flows into one host, each of another size: the k-th shortest ends when all have had as
+    much, in closed form.
+    """
     count = 3000
     sizes = np.random.default_rng(5).permutation(np.arange(1, count + 1)) * 1000.0
     lists: list[list[tuple[Op, int]]] = [[(Op.SEND, k)] for k in range(count)]
-    many = program([*lists, [(Op.AWAIT, k) for k in range(count)]], [(k, count, s, Leaves.EAGER) for k, s in enumerate(sizes)])
+    many = program(
+        [*lists, [(Op.AWAIT, k) for k in range(count)]],
+        [(k, count, s, Leaves.EAGER) for k, s in enumerate(sizes)],
+    )
     found = replay(many, Network(count + 1, 1e9, 0.0), "flow", traced=True)
     shortest = np.sort(sizes)
     ends = np.cumsum(np.diff(shortest, prepend=0.0) * np.arange(count, 0, -1)) / 1e9

@@ -1,4 +1,6 @@
-"""Closed loops of calls: closed forms, laws, and a SimPy model of the same written apart from it."""
+"""Closed loops of calls: closed forms, laws, and a SimPy model of the same written apart from
+it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ LINK = Link("a link", 10e9)
 
 
 def simulated(loop: Loop, link: Link, propagation: float, quantum: Quantum) -> float:
-    """The same system in SimPy: stores for what is on its way, containers for credits, resources for links and workers."""
+    """The same system in SimPy: stores for what is on its way, containers for credits, resources
+    for links and workers.
+    """
     env = simpy.Environment()
     down, up, workers = (simpy.Resource(env, n) for n in (link.width, link.width, loop.workers))
     wire = propagation if quantum == "message" else 0.0
@@ -99,7 +103,11 @@ def loops(draw: st.DrawFn) -> tuple[Loop, Link, float]:
         draw(few),
         draw(few),
     )
-    return loop, Link("a link", draw(st.floats(1e9, 1e11)), draw(st.integers(1, 3))), draw(st.one_of(st.just(0.0), st.floats(1e-9, 1e-4)))
+    return (
+        loop,
+        Link("a link", draw(st.floats(1e9, 1e11)), draw(st.integers(1, 3))),
+        draw(st.one_of(st.just(0.0), st.floats(1e-9, 1e-4))),
+    )
 
 
 @given(loops(), st.sampled_from(["message", "byte"]))
@@ -126,7 +134,9 @@ def test_a_blocking_loop_is_the_sum_of_its_parts_and_affine(made: tuple[Loop, Li
 @given(loops(), st.floats(1.5, 50))
 @settings(max_examples=100)
 def test_one_stream_is_convex_in_its_length(made: tuple[Loop, Link, float], k: float) -> None:
-    """Without others to contend with: the line through two points bounds the third (turnbuckle.papers.models.bound.affine)."""
+    """Without others to contend with: the line through two points bounds the third
+    (turnbuckle.papers.models.bound.affine).
+    """
     loop, link, x = made
     loop, x = replace(loop, streams=1), x or 1e-6
     none, now, far = (run(loop, link, each).seconds for each in (0.0, x, k * x))
@@ -134,7 +144,9 @@ def test_one_stream_is_convex_in_its_length(made: tuple[Loop, Link, float], k: f
 
 
 def test_a_queue_hides_distance_until_it_is_too_short() -> None:
-    """A window of w calls lasts for w kernels: nothing is lost while a round trip and its copies fit into them."""
+    """A window of w calls lasts for w kernels: nothing is lost while a round trip and its copies
+    fit into them.
+    """
     loop = Loop(1000, 64e3, 64e3, 20e-6, in_flight=4)
     near, hidden, far = (run(loop, LINK, x).seconds for x in (0.0, 20e-6, 50e-6))
     assert hidden < 1.01 * near < far
@@ -143,17 +155,27 @@ def test_a_queue_hides_distance_until_it_is_too_short() -> None:
 
 
 def test_credits_bound_what_is_under_way() -> None:
-    """With room for one entry the next is sent when its credit is back: kernel, credit, copy, propagation."""
+    """With room for one entry the next is sent when its credit is back: kernel, credit, copy,
+    propagation.
+    """
     loop = replace(ONE, in_flight=0, queue=1)
-    assert run(loop, LINK, 10e-6).seconds == pytest.approx(20 * (300e-6 + 10e-6 + 150e-6) + 19 * 10e-6 + 100e-6 + 10e-6, rel=1e-12)
-    assert run(replace(loop, queue=20), LINK, 10e-6).seconds == pytest.approx(20 * 300e-6 + 10e-6 + 150e-6 + 100e-6 + 10e-6, rel=1e-12)
+    assert run(loop, LINK, 10e-6).seconds == pytest.approx(
+        20 * (300e-6 + 10e-6 + 150e-6) + 19 * 10e-6 + 100e-6 + 10e-6, rel=1e-12
+    )
+    assert run(replace(loop, queue=20), LINK, 10e-6).seconds == pytest.approx(
+        20 * 300e-6 + 10e-6 + 150e-6 + 100e-6 + 10e-6, rel=1e-12
+    )
 
 
 def test_busy_shares() -> None:
     found = run(ONE, LINK, 0.0)
-    assert (found.busy_to_device, found.busy_to_host, found.busy_workers) == pytest.approx((300 / 550, 100 / 550, 150 / 550), rel=1e-12)
+    assert (found.busy_to_device, found.busy_to_host, found.busy_workers) == pytest.approx(
+        (300 / 550, 100 / 550, 150 / 550), rel=1e-12
+    )
     wide = run(replace(ONE, streams=4, workers=4), replace(LINK, width=4), 0.0)
-    assert wide.seconds == pytest.approx(found.seconds) and wide.busy_workers == pytest.approx(found.busy_workers)
+    assert wide.seconds == pytest.approx(found.seconds) and wide.busy_workers == pytest.approx(
+        found.busy_workers
+    )
     narrow = run(replace(ONE, streams=4, workers=4), LINK, 0.0)
     assert narrow.seconds > 1.9 * wide.seconds and narrow.busy_to_device > 0.98
 
@@ -166,7 +188,9 @@ def test_propagations_far_below_a_picosecond_are_not_lost() -> None:
 
 def test_a_loop_of_nothing_takes_no_time() -> None:
     assert run(Loop(3, 0, 0, 0.0), LINK, 0.0).seconds == 0.0
-    assert run(Loop(3, 0, 0, 0.0), LINK, 1e-6).seconds == pytest.approx(6e-6), "a call without bytes still goes there and back"
+    assert run(Loop(3, 0, 0, 0.0), LINK, 1e-6).seconds == pytest.approx(6e-6), (
+        "a call without bytes still goes there and back"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The names of links: what a message between two places carries stands under the names of its way."""
+"""The names of links: what a message between two places carries stands under the names of its
+way.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,16 @@ SIZE = 1000.0
 
 def way(network: Network, start: int, end: int) -> set[str]:
     """Names of the links that carried a single message."""
-    one = program([[(Op.SEND, 0)], [(Op.POST, 0), (Op.AWAIT, 0)]], [(0, 1, SIZE, Leaves.EAGER)], host=[start, end])
-    carried, names, capacity = replay(one, network, "flow").carried_bytes, network.links(), network.capacities()
+    one = program(
+        [[(Op.SEND, 0)], [(Op.POST, 0), (Op.AWAIT, 0)]],
+        [(0, 1, SIZE, Leaves.EAGER)],
+        host=[start, end],
+    )
+    carried, names, capacity = (
+        replay(one, network, "flow").carried_bytes,
+        network.links(),
+        network.capacities(),
+    )
     assert len(names) == len(set(names)) == len(carried) == len(capacity)
     assert set(carried[carried > 0].tolist()) <= {SIZE}
     narrowest = min((capacity[k] for k in np.flatnonzero(carried)), default=math.inf)
@@ -48,7 +58,11 @@ def test_one_switch() -> None:
 def test_a_backbone_that_all_messages_share() -> None:
     for bandwidth in (5e8, 2e9):
         for a, b in pairs(4):
-            assert way(Network(4, 1e9, 0.0, backbone=Backbone(bandwidth)), a, b) == {f"card {a} out", "backbone", f"card {b} in"}
+            assert way(Network(4, 1e9, 0.0, backbone=Backbone(bandwidth)), a, b) == {
+                f"card {a} out",
+                "backbone",
+                f"card {b} in",
+            }
     for flawed in (Backbone(0.0), Backbone(math.inf), Backbone(1e9, -1.0), Backbone(math.nan)):
         refused("A072", way, Network(2, 1e9, 0.0, backbone=flawed), 0, 1)
     refused("A072", way, Network(2, 1e9, 0.0, Torus((2,)), backbone=Backbone(1e9)), 0, 1)
@@ -56,15 +70,23 @@ def test_a_backbone_that_all_messages_share() -> None:
 
 @pytest.mark.parametrize("fidelity", ["flow", "packet"])
 def test_messages_there_and_back_share_the_backbone(fidelity: Fidelity) -> None:
-    """Two at once take twice as long as one alone, whichever way they go; a latency is paid for each of the three links."""
+    """Two at once take twice as long as one alone, whichever way they go; a latency is paid for
+    each of the three links.
+    """
     size = 1e6
 
     def seconds(ends: list[tuple[int, int]]) -> float:
         count = len(ends)
-        lists = [[(Op.SEND, k)] for k in range(count)] + [[(Op.POST, k), (Op.AWAIT, k)] for k in range(count)]
+        lists = [[(Op.SEND, k)] for k in range(count)] + [
+            [(Op.POST, k), (Op.AWAIT, k)] for k in range(count)
+        ]
         places = [a for a, _ in ends] + [b for _, b in ends]
-        made = program(lists, [(k, count + k, size, Leaves.EAGER) for k in range(count)], host=places)
-        network = Network(4, 1e9, 1e-6, backbone=Backbone(1e9, 5e-6), packet_bytes=1000, buffer_bytes=1e6)
+        made = program(
+            lists, [(k, count + k, size, Leaves.EAGER) for k in range(count)], host=places
+        )
+        network = Network(
+            4, 1e9, 1e-6, backbone=Backbone(1e9, 5e-6), packet_bytes=1000, buffer_bytes=1e6
+        )
         return float(replay(made, network, fidelity).seconds)
 
     alone = seconds([(0, 1)])
@@ -74,10 +96,17 @@ def test_messages_there_and_back_share_the_backbone(fidelity: Fidelity) -> None:
 
 
 @pytest.mark.parametrize(
-    "tree", [FatTree((2, 3), (1, 2), (1, 1)), FatTree((2, 2, 2), (1, 2, 2), (1, 2, 1)), FatTree((3, 2), (2, 1), (1, 3))]
+    "tree",
+    [
+        FatTree((2, 3), (1, 2), (1, 1)),
+        FatTree((2, 2, 2), (1, 2, 2), (1, 2, 1)),
+        FatTree((3, 2), (2, 1), (1, 3)),
+    ],
 )
 def test_fat_trees(tree: FatTree) -> None:
-    """Up to where both ends have a switch in common, and down as far: each switch stands above its end."""
+    """Up to where both ends have a switch in common, and down as far: each switch stands above its
+    end.
+    """
     cards = math.prod(tree.down)
     for a, b in pairs(cards):
         found = way(Network(cards, 1e9, 0.0, tree), a, b)
@@ -86,7 +115,9 @@ def test_fat_trees(tree: FatTree) -> None:
             if a // below == b // below:
                 break
             what = "card" if level == 0 else f"level {level} switch"
-            ups, downs = ([n for n in found if re.match(rf"{what} \d+ {w}\b", n)] for w in ("up", "down"))
+            ups, downs = (
+                [n for n in found if re.match(rf"{what} \d+ {w}\b", n)] for w in ("up", "down")
+            )
             (rising,), (falling,) = ups, downs
             at = [numbers(n)[0 if level == 0 else 1] for n in (rising, falling)]
             assert [n // wide for n in at] == [a // below, b // below]
@@ -112,9 +143,13 @@ def test_tori(torus: Torus) -> None:
         assert not left and at == goal
 
 
-@pytest.mark.parametrize("shape", [Dragonfly(3, 2, 2, 1), Dragonfly(5, 4, 1, 1), Dragonfly(3, 2, 1, 4)])
+@pytest.mark.parametrize(
+    "shape", [Dragonfly(3, 2, 2, 1), Dragonfly(5, 4, 1, 1), Dragonfly(3, 2, 1, 4)]
+)
 def test_dragonflies(shape: Dragonfly) -> None:
-    """A local link to the router of the channel, the channel of its own group, and a local link to the end."""
+    """A local link to the router of the channel, the channel of its own group, and a local link to
+    the end.
+    """
     cards = shape.groups * shape.routers * shape.cards
     for a, b in pairs(cards):
         found = way(Network(cards, 1e9, 0.0, shape), a, b)
@@ -129,7 +164,10 @@ def test_dragonflies(shape: Dragonfly) -> None:
         leaves = group * shape.routers + channel // shape.channels
         before = {(here, leaves)} if here != leaves else set()
         assert before <= local and len(local - before) <= 1
-        assert all(end == there and start // shape.routers == there // shape.routers for start, end in local - before)
+        assert all(
+            end == there and start // shape.routers == there // shape.routers
+            for start, end in local - before
+        )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +182,9 @@ def test_dragonflies(shape: Dragonfly) -> None:
     ],
 )
 def test_wires_of_nodes(node: Node) -> None:
-    """Each wire of a way begins where another ends, from the start to a card, and from a card to the end."""
+    """Each wire of a way begins where another ends, from the start to a card, and from a card to
+    the end.
+    """
     network, parts = Network(2, 0.5e9, 0.0, node=node), len(node.parts)
     at_card: dict[int, int] = {}
     for a, b in pairs(2 * parts, 60):
@@ -152,7 +192,11 @@ def test_wires_of_nodes(node: Node) -> None:
             continue
         found = way(network, a, b)
         for at, place in ((a // parts, a), (b // parts, b)):
-            steps = [re.split(r" -> | - ", n.split(": ")[1]) for n in found if n.startswith(f"node {at}: ")]
+            steps = [
+                re.split(r" -> | - ", n.split(": ")[1])
+                for n in found
+                if n.startswith(f"node {at}: ")
+            ]
             touched = [part for step in steps for part in (step[0], step[-1])]
             ends = {part for part in touched if touched.count(part) == 1}
             if a // parts == b // parts:

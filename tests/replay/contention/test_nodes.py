@@ -82,7 +82,9 @@ def test_hosts_gpus_and_cards_are_joined_by_ways_as_long_there_as_back(node: Nod
 @given(nodes())
 @settings(max_examples=30)
 def test_a_way_takes_its_latency_and_then_its_narrowest_wire(node: Node) -> None:
-    """What the ways say is what the replay does: one message alone, from the first part to the last GPU."""
+    """What the ways say is what the replay does: one message alone, from the first part to the last
+    GPU.
+    """
     start, end = 0, (node.parts_of("gpu") or (0,))[-1]
     (lanes,) = routes(node, [(start, end)])
     wires = [node.wires[int(w)] for w in lanes]
@@ -108,14 +110,26 @@ def test_gpus_of_a_switch_share_its_link_and_its_cards() -> None:
     node = gpu_node(4, hosts=2, link=32e9, cards="gpu", per_switch=2, switch_cards=2)
     gpus = node.parts_of("gpu")
     assert [node.parts[c] for c in node.cards] == ["switch 0", "switch 0", "switch 1", "switch 1"]
-    out = [next(w for w in way if isinstance(w, str) and w.endswith("out")) for way in routes(node, [(g, g) for g in gpus], apart=True)]
+    out = [
+        next(w for w in way if isinstance(w, str) and w.endswith("out"))
+        for way in routes(node, [(g, g) for g in gpus], apart=True)
+    ]
     assert sorted(out) == [f"card {k} out" for k in range(4)]
     up = routes(node, [(g, node.parts_of("host")[k // 2]) for k, g in enumerate(gpus)])
     assert up[0][-1] != up[2][-1] and set(up[0]) & set(up[1]) and set(up[2]) & set(up[3])
 
 
 def test_a_pool_pays_for_every_switch_on_the_way() -> None:
-    node = pool(2, 4, per_switch=2, link=32e9, link_seconds=1e-6, switch_seconds=0.1e-6, host_link=16e9, uplinks=2)
+    node = pool(
+        2,
+        4,
+        per_switch=2,
+        link=32e9,
+        link_seconds=1e-6,
+        switch_seconds=0.1e-6,
+        host_link=16e9,
+        uplinks=2,
+    )
     host, (a, b, c, _) = node.parts_of("host")[0], node.parts_of("gpu")
     for (one, other), seconds, width in (
         ((host, a), 1.2e-6, 16e9),
@@ -125,7 +139,10 @@ def test_a_pool_pays_for_every_switch_on_the_way() -> None:
     ):
         for pair in ((one, other), (other, one)):
             wires = [node.wires[int(w)] for w in routes(node, [pair])[0]]
-            assert sum(w.seconds for w in wires) == pytest.approx(seconds) and min(w.bandwidth for w in wires) == width
+            assert (
+                sum(w.seconds for w in wires) == pytest.approx(seconds)
+                and min(w.bandwidth for w in wires) == width
+            )
 
 
 def test_what_lets_nothing_pass_is_no_way_through() -> None:
@@ -143,14 +160,28 @@ def random_nodes(draw: st.DrawFn) -> Node:
     """Any parts, wires both ways or one way, any of them letting pass."""
     count = draw(st.integers(2, 7))
     some = st.integers(0, count - 1)
-    wires = draw(st.lists(st.builds(Wire, some, some, st.sampled_from([1e9, 2e9, 3e9]), st.just(0.0), st.booleans()), max_size=16))
-    return Node(tuple(f"gpu {k}" for k in range(count)), tuple(wires), tuple(draw(st.sets(some, min_size=1))), tuple(draw(st.sets(some))))
+    wires = draw(
+        st.lists(
+            st.builds(
+                Wire, some, some, st.sampled_from([1e9, 2e9, 3e9]), st.just(0.0), st.booleans()
+            ),
+            max_size=16,
+        )
+    )
+    return Node(
+        tuple(f"gpu {k}" for k in range(count)),
+        tuple(wires),
+        tuple(draw(st.sets(some, min_size=1))),
+        tuple(draw(st.sets(some))),
+    )
 
 
 @given(random_nodes())
 @settings(max_examples=150)
 def test_ways_have_the_fewest_wires_and_of_these_are_the_widest(node: Node) -> None:
-    """Against all ways tried, one wire longer each time; where there is none, nothing is reached; the card is the nearest."""
+    """Against all ways tried, one wire longer each time; where there is none, nothing is reached;
+    the card is the nearest.
+    """
     count = len(node.parts)
     best = {a: _best(node, a) for a in range(count)}
     pairs = [(a, b) for a in range(count) for b in best[a] if a != b]
@@ -164,7 +195,9 @@ def test_ways_have_the_fewest_wires_and_of_these_are_the_widest(node: Node) -> N
             (out, wide), (back, broad) = best[a][card], best[card][a]
             return out + back, -min(wide, broad)
 
-        for a, way in zip(range(count), routes(node, [(a, a) for a in range(count)], apart=True), strict=True):
+        for a, way in zip(
+            range(count), routes(node, [(a, a) for a in range(count)], apart=True), strict=True
+        ):
             (out,) = [int(w.split()[1]) for w in way if isinstance(w, str) and w.endswith(" out")]
             assert far(a, node.cards[out]) == min(far(a, c) for c in node.cards)
 
@@ -179,7 +212,9 @@ def _best(node: Node, start: int) -> dict[int, tuple[int, float]]:
             if part != start and part not in node.passes:
                 continue
             for wire in node.wires:
-                for a, b in ((wire.source, wire.target), (wire.target, wire.source))[: 1 + wire.shared]:
+                for a, b in ((wire.source, wire.target), (wire.target, wire.source))[
+                    : 1 + wire.shared
+                ]:
                     if a == part and b not in found:
                         further[b] = max(further.get(b, 0.0), min(width, wire.bandwidth))
         found |= {part: (wires, width) for part, width in further.items()}

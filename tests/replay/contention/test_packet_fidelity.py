@@ -1,4 +1,6 @@
-"""The contention replay by packets: closed forms, what links can carry, and beside the other fidelities."""
+"""The contention replay by packets: closed forms, what links can carry, and beside the other
+fidelities.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,23 @@ from turnbuckle.replay.contention.network import Dragonfly, FatTree, Network, No
 
 EMPTY = np.zeros(0, dtype=np.int64)
 TREE = FatTree((4, 4), (1, 4), (1, 1))
-WIDE = Network(hosts=16, bandwidth=12.5e9, hop_seconds=0.25e-6, shape=TREE, latency=1e-6, seconds_per_byte=8e-11)
+WIDE = Network(
+    hosts=16,
+    bandwidth=12.5e9,
+    hop_seconds=0.25e-6,
+    shape=TREE,
+    latency=1e-6,
+    seconds_per_byte=8e-11,
+)
 #: Seconds of a full packet on a link.
 PACKET = 8192 / 12.5e9
 
 
 def sent(
-    messages: list[tuple[int, int, float]], hosts: int, leaves: Leaves = Leaves.EAGER, rate_limit: list[float] | None = None
+    messages: list[tuple[int, int, float]],
+    hosts: int,
+    leaves: Leaves = Leaves.EAGER,
+    rate_limit: list[float] | None = None,
 ) -> Program:
     """All messages at once, each rank its own in order; then everybody waits for all."""
     lists: list[list[tuple[Op, int]]] = [[] for _ in range(hosts)]
@@ -31,7 +43,9 @@ def sent(
         for k, (one, other, _) in enumerate(messages):
             lists[one if op == Op.SEND else other].append((op, k))
     limits = {"rate_limit": np.array(rate_limit)} if rate_limit else {}
-    return program(lists, [(source, target, size, leaves) for source, target, size in messages], **limits)
+    return program(
+        lists, [(source, target, size, leaves) for source, target, size in messages], **limits
+    )
 
 
 @pytest.mark.parametrize(("target", "hops"), [(1, 2), (5, 4)])
@@ -55,7 +69,9 @@ def test_headers_are_carried_too() -> None:
 
 def test_within_a_host_there_is_one_link() -> None:
     network = replace(WIDE, inside_bandwidth=1e11, inside_seconds=1e-7)
-    assert replay(sent([(3, 3, 1e6)], 16), network, "packet").seconds == pytest.approx(1e-7 + 1e-5, abs=1e-10)
+    assert replay(sent([(3, 3, 1e6)], 16), network, "packet").seconds == pytest.approx(
+        1e-7 + 1e-5, abs=1e-10
+    )
 
 
 def test_many_into_one_end_when_its_link_has_carried_all() -> None:
@@ -77,23 +93,34 @@ def test_a_full_tree_carries_a_shift_at_full_rate(shift: int) -> None:
 
 def test_room_for_one_packet_ends_and_is_slower() -> None:
     one = sent([(k, (k * 5 + 3) % 16, 3e5) for k in range(16)], 16)
-    tight, usual = (replay(one, replace(WIDE, buffer_bytes=room), "packet").seconds for room in (8192.0, 65536.0))
+    tight, usual = (
+        replay(one, replace(WIDE, buffer_bytes=room), "packet").seconds
+        for room in (8192.0, 65536.0)
+    )
     # no packet comes in while one goes out: half the rate at best
     assert tight >= 2 * 3e5 / 12.5e9
     assert tight > usual
 
 
 def test_who_has_come_to_a_group_has_lanes_of_its_own() -> None:
-    """On a dragonfly what has come over a crowded channel is not held up by what still waits for one: close to fair shares."""
+    """On a dragonfly what has come over a crowded channel is not held up by what still waits for
+    one: close to fair shares.
+    """
     network = replace(WIDE, hosts=64, shape=Dragonfly(9, 4, 2, 2))
     one = sent([(k, (k + 8) % 64, 1e6) for k in range(64)], 64)
-    assert replay(one, network, "packet").seconds == pytest.approx(replay(one, network, "flow").seconds, rel=0.05)
+    assert replay(one, network, "packet").seconds == pytest.approx(
+        replay(one, network, "flow").seconds, rel=0.05
+    )
 
 
-@pytest.mark.parametrize("shape", [Torus((16,)), Torus((4, 4)), Torus((2, 2, 2), 2), Dragonfly(4, 2, 2, 2)])
+@pytest.mark.parametrize(
+    "shape", [Torus((16,)), Torus((4, 4)), Torus((2, 2, 2), 2), Dragonfly(4, 2, 2, 2)]
+)
 @pytest.mark.parametrize("room", [1, 2])
 def test_rings_that_are_full_go_on(shape: Torus | Dragonfly, room: int) -> None:
-    """Every link holds packets for links beyond: with one lane each they would wait for each other for ever."""
+    """Every link holds packets for links beyond: with one lane each they would wait for each other
+    for ever.
+    """
     network = replace(WIDE, shape=shape, buffer_bytes=room * 8192.0)
     for shift in (3, 6, 7, 10):
         found = replay(sent([(k, (k + shift) % 16, 2e5) for k in range(16)], 16), network, "packet")
@@ -115,32 +142,47 @@ def test_from_a_part_to_itself_there_may_be_no_link() -> None:
     one = replace(sent([(0, 1, 1e6)], 2), host=np.array([0, 0]))
     assert replay(one, Network(1, 12.5e9, 0.0, node=node), "packet").seconds == 0
     limited = replace(one, rate_limit=np.array([1e9]))
-    assert replay(limited, Network(1, 12.5e9, 0.0, node=node), "packet").seconds == pytest.approx(1e-3)
+    assert replay(limited, Network(1, 12.5e9, 0.0, node=node), "packet").seconds == pytest.approx(
+        1e-3
+    )
 
 
 def test_a_full_queue_holds_up_who_wants_elsewhere() -> None:
-    """Hosts 4 to 6 and 12 to 15 crowd host 0; a message of host 7 goes up the same cable, to host 8. Fair shares do not see that."""
+    """Hosts 4 to 6 and 12 to 15 crowd host 0; a message of host 7 goes up the same cable, to host
+    8. Fair shares do not see that.
+    """
     crowd = [(k, 0, 1e6) for k in (4, 5, 6, 12, 13, 14, 15)]
     arrived = {}
     for one in ((7, 8, 1e5), (9, 1, 1e5), (4, 1, 1e5)):
         for fidelity in ("packet", "flow"):
-            arrived[one[:2], fidelity] = replay(sent([*crowd, one], 16), WIDE, fidelity, traced=True).arrived[-1]
+            arrived[one[:2], fidelity] = replay(
+                sent([*crowd, one], 16), WIDE, fidelity, traced=True
+            ).arrived[-1]
     assert arrived[(7, 8), "packet"] > 1.5 * arrived[(7, 8), "flow"]
-    assert arrived[(9, 1), "packet"] == pytest.approx(arrived[(9, 1), "flow"], abs=4 * PACKET), "a way of its own"
-    assert arrived[(4, 1), "packet"] < 1.5 * arrived[(4, 1), "flow"], "in memory nobody holds up another"
+    assert arrived[(9, 1), "packet"] == pytest.approx(arrived[(9, 1), "flow"], abs=4 * PACKET), (
+        "a way of its own"
+    )
+    assert arrived[(4, 1), "packet"] < 1.5 * arrived[(4, 1), "flow"], (
+        "in memory nobody holds up another"
+    )
 
 
 def test_small_packets_come_to_fair_shares() -> None:
     one = sent([(k, (k * 3 + 1) % 16, 1e5 * (1 + k % 3)) for k in range(16)], 16)
     flow = replay(one, WIDE, "flow").seconds
-    found = [replay(one, replace(WIDE, packet_bytes=size), "packet").seconds for size in (8192.0, 1024.0, 128.0)]
+    found = [
+        replay(one, replace(WIDE, packet_bytes=size), "packet").seconds
+        for size in (8192.0, 1024.0, 128.0)
+    ]
     off = [abs(seconds - flow) for seconds in found]
     assert off[2] < off[0]
     assert off[2] < 0.02 * flow
 
 
 def test_a_limit_holds() -> None:
-    found = replay(sent([(0, 5, 1e6), (0, 9, 4e6)], 16, rate_limit=[1e9, 1e12]), WIDE, "packet", traced=True)
+    found = replay(
+        sent([(0, 5, 1e6), (0, 9, 4e6)], 16, rate_limit=[1e9, 1e12]), WIDE, "packet", traced=True
+    )
     assert found.arrived[0] == pytest.approx(1e-3, rel=0.01)
     assert found.arrived[0] > 1e-3
     # the other takes what is left
@@ -151,10 +193,24 @@ def test_a_limit_holds() -> None:
 def traffic(draw: st.DrawFn) -> tuple[Program, Network]:
     hosts = draw(st.integers(2, 8))
     rank = st.integers(0, hosts - 1)
-    messages = draw(st.lists(st.tuples(rank, rank, st.integers(0, 200_000).map(float)), min_size=1, max_size=20))
-    trees = [FatTree((2, 4), (1, 2), (1, 1)), FatTree((4, 2), (1, 1), (1, 2)), FatTree((2, 2, 2), (1, 2, 2), (1, 1, 1))]
-    tree = draw(st.sampled_from([None, *trees, Torus((8,)), Torus((4, 2)), Torus((3, 3)), Dragonfly(4, 2, 1, 2)]))
-    payload, header, room = draw(st.sampled_from([512, 4096, 8192, 300_000])), draw(st.sampled_from([0, 64])), draw(st.integers(1, 4))
+    messages = draw(
+        st.lists(st.tuples(rank, rank, st.integers(0, 200_000).map(float)), min_size=1, max_size=20)
+    )
+    trees = [
+        FatTree((2, 4), (1, 2), (1, 1)),
+        FatTree((4, 2), (1, 1), (1, 2)),
+        FatTree((2, 2, 2), (1, 2, 2), (1, 1, 1)),
+    ]
+    tree = draw(
+        st.sampled_from(
+            [None, *trees, Torus((8,)), Torus((4, 2)), Torus((3, 3)), Dragonfly(4, 2, 1, 2)]
+        )
+    )
+    payload, header, room = (
+        draw(st.sampled_from([512, 4096, 8192, 300_000])),
+        draw(st.sampled_from([0, 64])),
+        draw(st.integers(1, 4)),
+    )
     network = Network(
         hosts,
         draw(st.sampled_from([1e9, 12.5e9, 7.77e9])),
@@ -167,7 +223,9 @@ def traffic(draw: st.DrawFn) -> tuple[Program, Network]:
         buffer_bytes=room * (payload + header),
     )
     limit = draw(st.sampled_from([None, [2e9] * len(messages)]))
-    return sent(messages, hosts, draw(st.sampled_from([Leaves.EAGER, Leaves.READY])), limit), network
+    return sent(
+        messages, hosts, draw(st.sampled_from([Leaves.EAGER, Leaves.READY])), limit
+    ), network
 
 
 @settings(max_examples=120)

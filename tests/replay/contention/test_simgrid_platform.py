@@ -18,19 +18,25 @@ from turnbuckle.mpi.schedules import read as read_schedule
 from turnbuckle.replay.contention.network import Backbone, FatTree
 from turnbuckle.replay.contention.network_file import Described, read_network
 
-HEAD = '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n<platform version="4.1">\n'
+HEAD = (
+    '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
+    '<platform version="4.1">\n'
+)
 FLAT = '<cluster id="c" prefix="n-" suffix="" radical="0-7" speed="1Gf" bw="10Gbps" lat="1us"/>'
 TREE = FLAT.replace("/>", ' topology="FAT_TREE" topo_parameters="2;4,2;1,4;1,1"/>')
 STAR = (
     '<zone id="z" routing="Cluster">'
     + "".join(
-        f'<host id="h{k}" speed="1Gf"/><link id="l{k}" bandwidth="1.25GBps" latency="1000ns" sharing_policy="SPLITDUPLEX"/>'
+        f'<host id="h{k}" speed="1Gf"/><link id="l{k}" bandwidth="1.25GBps" latency="1000ns" '
+        'sharing_policy="SPLITDUPLEX"/>'
         f'<host_link id="h{k}" up="l{k}_UP" down="l{k}_DOWN"/>'
         for k in range(8)
     )
     + "</zone>"
 )
-TOML = '[network]\nname = "c"\nnodes = 8\nbandwidth = "10 Gb/s"\nhop = "1 us"\nsource = "the same"\n'
+TOML = (
+    '[network]\nname = "c"\nnodes = 8\nbandwidth = "10 Gb/s"\nhop = "1 us"\nsource = "the same"\n'
+)
 TREE_TOML = '[network.shape]\nkind = "fat-tree"\ndown = [4, 2]\nup = [1, 4]\ncables = [1, 1]\n'
 BACKBONE = FLAT.replace("/>", ' bb_bw="2GBps" bb_lat="3us"/>')
 BACKBONE_TOML = '[network.shape]\nkind = "switch"\nbackbone = "2 GB/s"\nbackbone_latency = "3 us"\n'
@@ -67,7 +73,10 @@ def toml(folder: Path, text: str) -> str:
     ("inside", "text"),
     [
         (FLAT, TOML),
-        (f'<zone id="world" routing="Full"><zone id="w" routing="Floyd">{FLAT}</zone></zone>', TOML),
+        (
+            f'<zone id="world" routing="Full"><zone id="w" routing="Floyd">{FLAT}</zone></zone>',
+            TOML,
+        ),
         (STAR, TOML),
         (TREE, TOML + TREE_TOML),
         (FLAT.replace("/>", ' loopback_bw="5GiBps" loopback_lat="0"/>'), TOML + LOOPBACK_TOML),
@@ -75,7 +84,9 @@ def toml(folder: Path, text: str) -> str:
         (BACKBONE_STAR, TOML + BACKBONE_TOML),
     ],
 )
-def test_a_platform_and_a_network_file_of_the_same_numbers_give_the_same_answer(tmp_path: Path, inside: str, text: str) -> None:
+def test_a_platform_and_a_network_file_of_the_same_numbers_give_the_same_answer(
+    tmp_path: Path, inside: str, text: str
+) -> None:
     one, other = platform(tmp_path, inside), toml(tmp_path, text)
     assert numbers(read_network(one)) == numbers(read_network(other))
     for rank in range(8):
@@ -83,20 +94,34 @@ def test_a_platform_and_a_network_file_of_the_same_numbers_give_the_same_answer(
         for _ in range(3):
             lines.append("compute 1e5")
             for step in (1, 3):
-                lines += [f"irecv {(rank - step) % 8} {step} 131072 1", f"isend {(rank + step) % 8} {step} 131072 1"]
+                lines += [
+                    f"irecv {(rank - step) % 8} {step} 131072 1",
+                    f"isend {(rank + step) % 8} {step} 131072 1",
+                ]
             lines.append("waitall 4")
-        (tmp_path / f"rank{rank}.txt").write_text("".join(f"{rank} {line}\n" for line in [*lines, "finalize"]))
+        (tmp_path / f"rank{rank}.txt").write_text(
+            "".join(f"{rank} {line}\n" for line in [*lines, "finalize"])
+        )
     (tmp_path / "halo.txt").write_text("".join(f"rank{rank}.txt\n" for rank in range(8)))
     traffic = read_schedule(tmp_path / "halo.txt", flops_per_second=1e12)
-    here, there = (paths(traffic, Setup(network=name), ranks_per_node=[1, 2]).rows for name in (one, other))
-    assert [row.communication_seconds for row in here] == [row.communication_seconds for row in there]
+    here, there = (
+        paths(traffic, Setup(network=name), ranks_per_node=[1, 2]).rows for name in (one, other)
+    )
+    assert [row.communication_seconds for row in here] == [
+        row.communication_seconds for row in there
+    ]
     assert min(row.communication_seconds for row in here) > 0
 
 
 def test_the_archived_platforms_are_read(shared: Path) -> None:
     for hosts in (64, 256):
         seen = read_network(str(shared / "traces" / "simgrid-local" / f"cluster-{hosts}.xml"))
-        assert (seen.nodes, seen.bandwidth, seen.hop_seconds, seen.shape) == (hosts, 1.25e9, 1e-6, None)
+        assert (seen.nodes, seen.bandwidth, seen.hop_seconds, seen.shape) == (
+            hosts,
+            1.25e9,
+            1e-6,
+            None,
+        )
         assert seen.backbone == Backbone(10e9, 1e-6)
 
 
@@ -108,7 +133,9 @@ def test_units_are_those_of_simgrid(tmp_path: Path) -> None:
         ("1e3kBps", "0", (1e6, 0.0)),
         ("8bps", "1m", (1.0, 60.0)),
     ):
-        seen = read_network(platform(tmp_path, FLAT.replace("10Gbps", bandwidth).replace("1us", latency)))
+        seen = read_network(
+            platform(tmp_path, FLAT.replace("10Gbps", bandwidth).replace("1us", latency))
+        )
         assert (seen.bandwidth, seen.hop_seconds) == meant
 
 
@@ -116,14 +143,18 @@ def test_hosts_are_counted_and_numbers_name_their_line(tmp_path: Path) -> None:
     seen = read_network(platform(tmp_path, FLAT.replace("0-7", "0-3,7,20-29")))
     assert seen.nodes == 15 and seen.shape is None and seen.name == "c"
     assert {fact.source for fact in seen.facts} == {"platform.xml, line 4"}
-    tree = read_network(platform(tmp_path, TREE.replace("/>", ' loopback_bw="5GBps" loopback_lat="1us"/>')))
+    tree = read_network(
+        platform(tmp_path, TREE.replace("/>", ' loopback_bw="5GBps" loopback_lat="1us"/>'))
+    )
     assert tree.shape == FatTree((4, 2), (1, 4), (1, 1))
     assert [fact.what for fact in tree.facts if fact.nature != "cited"] == ["loopback"]
 
 
 def test_a_backbone_counts_in_the_price_of_a_message_alone(tmp_path: Path) -> None:
     network = network_of(Setup(network=platform(tmp_path, BACKBONE.replace("2GBps", "1GBps"))), 8)
-    assert network.latency == pytest.approx(2 * 1e-6 + 3e-6) and network.seconds_per_byte == pytest.approx(1e-9)
+    assert network.latency == pytest.approx(
+        2 * 1e-6 + 3e-6
+    ) and network.seconds_per_byte == pytest.approx(1e-9)
     other = network_of(Setup(network=platform(tmp_path, BACKBONE), topology="torus"), 8)
     assert other.backbone is None and other.latency == pytest.approx(2e-6)
 
@@ -145,10 +176,18 @@ def test_a_backbone_counts_in_the_price_of_a_message_alone(tmp_path: Path) -> No
         (FLAT.replace("/>", ' limiter_link="1GBps"/>'), "A489", "limiter_link"),
         (FLAT.replace("/>", ' sharing_policy="SHARED"/>'), "A489", "sharing_policy"),
         (FLAT.replace("/>", ' topology="TORUS" topo_parameters="2,4"/>'), "A489", "TORUS"),
-        (FLAT.replace("/>", ' topology="DRAGONFLY" topo_parameters="2,1;2,1;1,1;2"/>'), "A489", "DRAGONFLY"),
+        (
+            FLAT.replace("/>", ' topology="DRAGONFLY" topo_parameters="2,1;2,1;1,1;2"/>'),
+            "A489",
+            "DRAGONFLY",
+        ),
         (FLAT.replace("/>", '><prop id="watt" value="1"/></cluster>'), "A489", "prop"),
         (FLAT + FLAT, "A489", "another zone"),
-        ('<config id="g"><prop id="network/model" value="CM02"/></config>' + FLAT, "A489", "config"),
+        (
+            '<config id="g"><prop id="network/model" value="CM02"/></config>' + FLAT,
+            "A489",
+            "config",
+        ),
         (TREE.replace("1,4;1,1", "1,2;1,2"), "A489", "cables"),
         (TREE.replace("0-7", "0-6"), "A491", "radical"),
         (TREE.replace("2;4,2", "x;4,2"), "A491", "topo_parameters"),
@@ -163,8 +202,18 @@ def test_a_backbone_counts_in_the_price_of_a_message_alone(tmp_path: Path) -> No
         (STAR.replace('host id="h3"', 'host id="h9"'), "A491", "h3"),
         (STAR.replace("Cluster", "Full"), "A489", "host_link"),
         (STAR.replace("</zone>", '<host id="alone" speed="1Gf"/></zone>'), "A489", "alone"),
-        (STAR.replace("</zone>", '<link id="spare" bandwidth="1GBps" latency="1us"/></zone>'), "A489", "spare"),
-        (BACKBONE_STAR.replace("</zone>", '<backbone id="d" bandwidth="1GBps" latency="1us"/></zone>'), "A489", "another one"),
+        (
+            STAR.replace("</zone>", '<link id="spare" bandwidth="1GBps" latency="1us"/></zone>'),
+            "A489",
+            "spare",
+        ),
+        (
+            BACKBONE_STAR.replace(
+                "</zone>", '<backbone id="d" bandwidth="1GBps" latency="1us"/></zone>'
+            ),
+            "A489",
+            "another one",
+        ),
         (BACKBONE_STAR.replace('latency="3us"', ""), "A491", "latency"),
         (BACKBONE.replace(' bb_lat="3us"', ""), "A491", "bb_lat"),
         (BACKBONE.replace(' bb_bw="2GBps"', ""), "A491", "bb_bw"),
@@ -175,7 +224,9 @@ def test_a_backbone_counts_in_the_price_of_a_message_alone(tmp_path: Path) -> No
         ("", "A491", "no zone"),
     ],
 )
-def test_what_is_not_read_is_refused_by_its_name(tmp_path: Path, inside: str, code: str, word: str) -> None:
+def test_what_is_not_read_is_refused_by_its_name(
+    tmp_path: Path, inside: str, code: str, word: str
+) -> None:
     error = refused(code, read_network, platform(tmp_path, inside))
     assert word in str(error.found) + str(error.where)
 
@@ -187,9 +238,24 @@ def test_what_is_not_read_is_refused_by_its_name(tmp_path: Path, inside: str, co
         ("<platform", "A486"),
         ('<?xml version="1.0" encoding="klingon"?><platform/>', "A486"),
         ('<?xml version="1.0" encoding="gb2312"?><platform/>', "A486"),
-        ('<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><platform version="4.1">&b;</platform>', "A486"),
-        ('<!DOCTYPE t [<!ENTITY x SYSTEM "file:///etc/hostname">]><platform>&x;</platform>', "A486"),
-        ('<platform version="4.1">' + '<zone id="z" routing="Full">' * 300 + "</zone>" * 300 + "</platform>", "A486"),
+        (
+            (
+                '<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><platform '
+                'version="4.1">&b;</platform>'
+            ),
+            "A486",
+        ),
+        (
+            '<!DOCTYPE t [<!ENTITY x SYSTEM "file:///etc/hostname">]><platform>&x;</platform>',
+            "A486",
+        ),
+        (
+            '<platform version="4.1">'
+            + '<zone id="z" routing="Full">' * 300
+            + "</zone>" * 300
+            + "</platform>",
+            "A486",
+        ),
         ("<topology/>", "A490"),
         ('<platform version="3"/>', "A490"),
         ("<platform/>", "A490"),
@@ -204,8 +270,14 @@ def test_hostile_files_are_refused(tmp_path: Path, text: str, code: str) -> None
 
 
 @pytest.mark.hypothesis
-@given(st.sampled_from([FLAT, TREE, STAR, BACKBONE]), st.integers(0, 3000), st.text(alphabet='<>/="- 0129;,.eGBpsbid_x\x00é', max_size=8))
-def test_noise_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, inside: str, at: int, noise: str) -> None:
+@given(
+    st.sampled_from([FLAT, TREE, STAR, BACKBONE]),
+    st.integers(0, 3000),
+    st.text(alphabet='<>/="- 0129;,.eGBpsbid_x\x00é', max_size=8),
+)
+def test_noise_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, inside: str, at: int, noise: str
+) -> None:
     at %= len(inside) + 1
     file = platform(tmp_path_factory.getbasetemp(), inside[:at] + noise + inside[at:], "noise.xml")
     try:

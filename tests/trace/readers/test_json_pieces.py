@@ -8,8 +8,12 @@ from turnbuckle.trace.readers.parts import json_pieces
 from turnbuckle.trace.readers.parts.json_pieces import Cut, Json
 
 
-def test_elements_that_never_close_are_not_read_again_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each eats all that follows: 1 MiB with 900 of them was read 450 times, in more than a minute."""
+def test_elements_that_never_close_are_not_read_again_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each eats all that follows: 1 MiB with 900 of them was read 450 times, in more than a
+    minute.
+    """
     text = "[" + ('{"ph":0},{"ph":[' + "1," * 100) * 900
     monkeypatch.setattr(json_pieces, "_IN_VAIN", 20 * len(text))
     json = Json(iter([text.encode()]))

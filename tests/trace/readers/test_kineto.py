@@ -1,4 +1,6 @@
-"""Chrome traces of PyTorch: small ones written here, broken and hostile ones, and real ones against their truth."""
+"""Chrome traces of PyTorch: small ones written here, broken and hostile ones, and real ones against
+their truth.
+"""
 
 from __future__ import annotations
 
@@ -43,24 +45,58 @@ Event = dict[str, Any]
 HOST = {"pid": 4000, "tid": 4001}
 
 
-def call(name: str, at: float, lasts: float, correlation: int, cat: str = "cuda_runtime", **args: Any) -> Event:
-    return {"ph": "X", "cat": cat, "name": name, **HOST, "ts": at, "dur": lasts, "args": {"correlation": correlation, **args}}
+def call(
+    name: str, at: float, lasts: float, correlation: int, cat: str = "cuda_runtime", **args: Any
+) -> Event:
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        **HOST,
+        "ts": at,
+        "dur": lasts,
+        "args": {"correlation": correlation, **args},
+    }
 
 
-def work(cat: str, name: str, at: float, lasts: float, correlation: int, stream: int = 7, **args: Any) -> Event:
+def work(
+    cat: str, name: str, at: float, lasts: float, correlation: int, stream: int = 7, **args: Any
+) -> Event:
     where = {"device": 0, "context": 1, "stream": stream, "correlation": correlation}
-    return {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": stream, "ts": at, "dur": lasts, "args": where | args}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": 0,
+        "tid": stream,
+        "ts": at,
+        "dur": lasts,
+        "args": where | args,
+    }
 
 
 def launched(at: float, correlation: int, name: str = "k<int>", **args: Any) -> list[Event]:
-    shape: dict[str, Any] = {"grid": [4, 2, 1], "block": [64, 2, 1], "registers per thread": 32, "shared memory": 512}
-    return [call("cudaLaunchKernel", at, 5.125, correlation), work("kernel", name, at + 10.5, 20.25, correlation, **(shape | args))]
+    shape: dict[str, Any] = {
+        "grid": [4, 2, 1],
+        "block": [64, 2, 1],
+        "registers per thread": 32,
+        "shared memory": 512,
+    }
+    return [
+        call("cudaLaunchKernel", at, 5.125, correlation),
+        work("kernel", name, at + 10.5, 20.25, correlation, **(shape | args)),
+    ]
 
 
-def copied(at: float, correlation: int, name: str = "Memcpy HtoD (Pinned -> Device)", **args: Any) -> list[Event]:
+def copied(
+    at: float, correlation: int, name: str = "Memcpy HtoD (Pinned -> Device)", **args: Any
+) -> list[Event]:
     given = {"bytes": 4096, "memory bandwidth (GB/s)": 1.5} | args
     kept = {k: v for k, v in given.items() if v is not None}
-    return [call("cudaMemcpyAsync", at, 4.5, correlation), work("gpu_memcpy", name, at + 8.25, 3.0, correlation, **kept)]
+    return [
+        call("cudaMemcpyAsync", at, 4.5, correlation),
+        work("gpu_memcpy", name, at + 8.25, 3.0, correlation, **kept),
+    ]
 
 
 def text(events: list[Event], **about: Any) -> str:
@@ -80,28 +116,68 @@ def written(tmp_path: Path) -> Callable[..., Trace]:
     return write
 
 
-# --- what becomes what ------------------------------------------------------------------------------------------------
+# --- what becomes what ----------------------------------------------------------------------------
 
 
 def test_columns_and_times(written: Callable[..., Trace]) -> None:
-    devices = [{"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 85, "numSms": 132, "computeMajor": 9, "computeMinor": 0}]
-    about = {"deviceProperties": devices, "baseTimeNanoseconds": 1735632360000000000, "cupti_version": 22}
+    devices = [
+        {
+            "id": 0,
+            "name": "NVIDIA H100",
+            "totalGlobalMem": 85,
+            "numSms": 132,
+            "computeMajor": 9,
+            "computeMinor": 0,
+        }
+    ]
+    about = {
+        "deviceProperties": devices,
+        "baseTimeNanoseconds": 1735632360000000000,
+        "cupti_version": 22,
+    }
     trace = written([*launched(4458676522709.059, 11), *copied(4458676522800.5, 12)], **about)
     for name in trace.has:
         assert list(trace.table(name).columns) == [c.name for c in schema_tables("trace")[name]]
         assert dict(trace.table(name).schema) == dtypes(name)
     kernel = trace.kernels.row(0, named=True)
     assert (kernel["start_ns"], kernel["end_ns"]) == (1000 + 10_500, 1000 + 30_750)
-    assert (kernel["blocks"], kernel["threads"], kernel["registers"], kernel["shared_bytes"]) == (8, 128, 32, 512)
-    assert (kernel["device"], kernel["context"], kernel["stream"], kernel["correlation"]) == (0, 1, 7, 11)
-    assert kernel["process"] == 4000 << 24 and trace.text(trace.kernels)[0] == "k<int>" and kernel["graph_node"] is None
+    assert (kernel["blocks"], kernel["threads"], kernel["registers"], kernel["shared_bytes"]) == (
+        8,
+        128,
+        32,
+        512,
+    )
+    assert (kernel["device"], kernel["context"], kernel["stream"], kernel["correlation"]) == (
+        0,
+        1,
+        7,
+        11,
+    )
+    assert (
+        kernel["process"] == 4000 << 24
+        and trace.text(trace.kernels)[0] == "k<int>"
+        and kernel["graph_node"] is None
+    )
     assert trace.api["thread"].to_list() == [4000 << 24 | 4001] * 2
     copy = trace.copies.row(0, named=True)
-    assert (copy["size_bytes"], copy["direction"], copy["source_memory"], copy["target_memory"]) == (4096, 1, 2, 3)
+    assert (
+        copy["size_bytes"],
+        copy["direction"],
+        copy["source_memory"],
+        copy["target_memory"],
+    ) == (4096, 1, 2, 3)
     assert trace.facts["session_start_utc_ns"] == 1735632360000000000 + 4458676522709059 - 1000
-    assert trace.facts["product_version"] == "PyTorch profiler (CUPTI 22)" and trace.facts["format"] == "kineto"
+    assert (
+        trace.facts["product_version"] == "PyTorch profiler (CUPTI 22)"
+        and trace.facts["format"] == "kineto"
+    )
     device = trace.devices.row(0, named=True)
-    assert (device["name"], device["memory_bytes"], device["multiprocessors"], device["compute_major"]) == ("NVIDIA H100", 85, 132, 9)
+    assert (
+        device["name"],
+        device["memory_bytes"],
+        device["multiprocessors"],
+        device["compute_major"],
+    ) == ("NVIDIA H100", 85, 132, 9)
     assert codes(trace) == {}
 
 
@@ -128,12 +204,32 @@ def test_old_categories_and_epoch_times(written: Callable[..., Trace]) -> None:
             "dur": 3,
             "args": {"correlation": 1, "bytes": 16},
         },
-        {"ph": "X", "cat": "Kernel", "name": "k", "pid": 0, "tid": "stream 9", "ts": at + 30, "dur": 3, "args": {}},
-        {"ph": "X", "cat": "Operator", "name": "aten::empty", "pid": 25738, "tid": "25738", "ts": at, "dur": 3, "args": {}},
+        {
+            "ph": "X",
+            "cat": "Kernel",
+            "name": "k",
+            "pid": 0,
+            "tid": "stream 9",
+            "ts": at + 30,
+            "dur": 3,
+            "args": {},
+        },
+        {
+            "ph": "X",
+            "cat": "Operator",
+            "name": "aten::empty",
+            "pid": 25738,
+            "tid": "25738",
+            "ts": at,
+            "dur": 3,
+            "args": {},
+        },
     ]
     trace = written(events)
     assert trace.kernels.select("device", "stream", "context").rows() == [(0, 9, None)]
-    assert trace.copies["stream"].to_list() == [7] and trace.copies["source_memory"].to_list() == [1]
+    assert trace.copies["stream"].to_list() == [7] and trace.copies["source_memory"].to_list() == [
+        1
+    ]
     assert trace.api["thread"].to_list() == [25738 << 24 | 25738]
     assert trace.facts["session_start_utc_ns"] == at * 1000 - 1000
     assert trace.text(trace.ranges).to_list() == ["aten::empty"]
@@ -141,7 +237,16 @@ def test_old_categories_and_epoch_times(written: Callable[..., Trace]) -> None:
 
 
 def marked(cat: str, name: str, at: float, lasts: float, tid: int = 4001) -> Event:
-    return {"ph": "X", "cat": cat, "name": name, "pid": 4000, "tid": tid, "ts": at, "dur": lasts, "args": {"Python id": 1, "bytes": "x"}}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": 4000,
+        "tid": tid,
+        "ts": at,
+        "dur": lasts,
+        "args": {"Python id": 1, "bytes": "x"},
+    }
 
 
 def test_operators_and_functions_are_ranges(written: Callable[..., Trace]) -> None:
@@ -155,13 +260,22 @@ def test_operators_and_functions_are_ranges(written: Callable[..., Trace]) -> No
         marked("cpu_op", "aten::mul", 200, 100),
         marked("python_function", "/home/ada/modell é.py(12): " + "f" * 70_000, 90, 600),
         marked("user_annotation", "ProfilerStep#4", 90, 700),
-        {"ph": "B", **{k: v for k, v in marked("cpu_op", "aten::add", 400, 0).items() if k not in ("ph", "dur")}},
+        {
+            "ph": "B",
+            **{
+                k: v
+                for k, v in marked("cpu_op", "aten::add", 400, 0).items()
+                if k not in ("ph", "dur")
+            },
+        },
         {"ph": "E", "cat": "cpu_op", **HOST, "ts": 450},
         marked("gpu_user_annotation", "ProfilerStep#4", 95, 20),
     ]
     trace = written(events)
     function = "/home/ada/modell é.py(12): " + "f" * 70_000
-    rows = trace.ranges.select(pl.col("start_ns") // 1000 + 9, "kind", text=trace.text(trace.ranges)).rows()
+    rows = trace.ranges.select(
+        pl.col("start_ns") // 1000 + 9, "kind", text=trace.text(trace.ranges)
+    ).rows()
     assert rows == [
         (89, 59, "ProfilerStep#4"),
         (89, 2, function),
@@ -172,17 +286,32 @@ def test_operators_and_functions_are_ranges(written: Callable[..., Trace]) -> No
     ]
     assert codes(trace) == {"P123": 1, "P165": 1}
     host = {name: seconds for name, _, seconds in host_work(build(trace)).iter_rows()}
-    assert (host["aten::mul"], host["aten::empty"], host["aten::add"]) == pytest.approx((50e-6, 50e-6, 50e-6))
-    assert host["<built-in method size of Tensor object>"] == pytest.approx(15e-6) and host[function] == pytest.approx(435e-6)
-    assert cut(trace, Part.parse("step=4")).facts["part"]["bounds_ns"] == list(trace.ranges.row(0)[:2])
-    assert cut(trace, Part.parse("nvtx=aten::mul")).facts["part"]["bounds_ns"] == list(trace.ranges.row(5)[:2])
+    assert (host["aten::mul"], host["aten::empty"], host["aten::add"]) == pytest.approx(
+        (50e-6, 50e-6, 50e-6)
+    )
+    assert host["<built-in method size of Tensor object>"] == pytest.approx(15e-6) and host[
+        function
+    ] == pytest.approx(435e-6)
+    assert cut(trace, Part.parse("step=4")).facts["part"]["bounds_ns"] == list(
+        trace.ranges.row(0)[:2]
+    )
+    assert cut(trace, Part.parse("nvtx=aten::mul")).facts["part"]["bounds_ns"] == list(
+        trace.ranges.row(5)[:2]
+    )
     made, _ = anonymise(trace, b"a key of the test", stand_in=stand_in)
-    assert not any(word in name for name in made.names.to_list() for word in ("ada", "aten", "Tensor", "fff"))
-    assert "ProfilerStep#4" in made.names.to_list() and made.ranges["kind"].to_list() == trace.ranges["kind"].to_list()
+    assert not any(
+        word in name for name in made.names.to_list() for word in ("ada", "aten", "Tensor", "fff")
+    )
+    assert (
+        "ProfilerStep#4" in made.names.to_list()
+        and made.ranges["kind"].to_list() == trace.ranges["kind"].to_list()
+    )
 
 
 def test_steps_of_old_traces_are_operators(written: Callable[..., Trace]) -> None:
-    trace = written([*launched(10.5, 1), *launched(60.5, 2), marked("Operator", "ProfilerStep#9", 55, 50)])
+    trace = written(
+        [*launched(10.5, 1), *launched(60.5, 2), marked("Operator", "ProfilerStep#9", 55, 50)]
+    )
     assert cut(trace, Part.parse("step=9")).facts["part"]["bounds_ns"] == [45_500, 95_500]
     assert codes(build(trace)).get("P205")  # a step explains nothing
 
@@ -214,40 +343,83 @@ def test_graph_kernels_do_not_vanish(written: Callable[..., Trace]) -> None:
     for launch in range(3):
         at, c = 1000.5 + 500 * launch, 50 + launch
         events.append(call("cudaGraphLaunch", at, 8, c))
-        events += [work("kernel", name, at + 20 + 30 * k, 25.5, c) for k, name in enumerate(("a", "b", "c"))]
-        events.append(work("gpu_memcpy", "Memcpy DtoD (Device -> Device)", at + 115, 5.5, c, bytes=8))
+        events += [
+            work("kernel", name, at + 20 + 30 * k, 25.5, c)
+            for k, name in enumerate(("a", "b", "c"))
+        ]
+        events.append(
+            work("gpu_memcpy", "Memcpy DtoD (Device -> Device)", at + 115, 5.5, c, bytes=8)
+        )
     profile = build(written(events))
     kernels = summary.kernels(profile)
     assert (kernels["count"], kernels["in_graphs"]) == (9, 9)
     nodes = profile.trace.kernels["graph_node"]
     assert nodes.n_unique() == 3 and nodes.to_list() == nodes.to_list()[:3] * 3
     assert codes(profile)["P167"] == 12
-    numbered = [work("kernel", "a", 10.5, 2, 1, **{"graph node id": 77, "graph id": 5}), call("cudaGraphLaunch", 1, 2, 1)]
+    numbered = [
+        work("kernel", "a", 10.5, 2, 1, **{"graph node id": 77, "graph id": 5}),
+        call("cudaGraphLaunch", 1, 2, 1),
+    ]
     assert written(numbered).kernels.select("graph_node", "graph").rows() == [(77, 5)]
 
 
 def test_allocations_are_those_of_devices(written: Callable[..., Trace]) -> None:
     def memory(at: float, size: int, device: int, sort: int, address: int = 640) -> Event:
         args = {"Bytes": size, "Device Id": device, "Device Type": sort, "Addr": address}
-        return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", **HOST, "ts": at, "args": args}
+        return {
+            "ph": "i",
+            "cat": "cpu_instant_event",
+            "name": "[memory]",
+            "s": "t",
+            **HOST,
+            "ts": at,
+            "args": args,
+        }
 
-    events = [*launched(1.5, 1), memory(2, 512, 0, 1), memory(3, 64, -1, 0), memory(4, -512, 0, 1), memory(5, 256, 0, 6)]
+    events = [
+        *launched(1.5, 1),
+        memory(2, 512, 0, 1),
+        memory(3, 64, -1, 0),
+        memory(4, -512, 0, 1),
+        memory(5, 256, 0, 6),
+    ]
     profile = build(written(events))
-    assert profile.trace.allocations.select("size_bytes", "operation").rows() == [(512, 0), (512, 1), (256, 0)]
+    assert profile.trace.allocations.select("size_bytes", "operation").rows() == [
+        (512, 0),
+        (512, 1),
+        (256, 0),
+    ]
     assert summary.peak_memory_bytes(profile) == 512
 
 
 def test_amd_copies_take_their_size_from_the_call(written: Callable[..., Trace]) -> None:
     def amd(correlation: int, at: float, **size: str) -> list[Event]:
-        runs = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Host -> Device)", "pid": 2, "tid": 0, "ts": at + 9, "dur": 5.5}
+        runs = {
+            "ph": "X",
+            "cat": "gpu_memcpy",
+            "name": "Memcpy HtoD (Host -> Device)",
+            "pid": 2,
+            "tid": 0,
+            "ts": at + 9,
+            "dur": 5.5,
+        }
         return [
             call("hipMemcpyWithStream", at, 20, correlation, kind="1", **size),
-            {**runs, "args": {"device": 2, "stream": 0, "correlation": correlation, "kind": "HtoD"}},
+            {
+                **runs,
+                "args": {"device": 2, "stream": 0, "correlation": correlation, "kind": "HtoD"},
+            },
         ]
 
     events = [*amd(1, 100, size="2560"), *amd(2, 200, bytes="0x10"), *amd(3, 300)]
-    kernel = work("kernel", "k", 400, 9, 4, 0, kind="Dispatch Kernel", grid=[1024, 1, 1], block=[256, 1, 1])
-    trace = written([*events, call("hipExtModuleLaunchKernel", 390, 2, 4), kernel], roctracer_version=4.1, hip_driver_version=60443483)
+    kernel = work(
+        "kernel", "k", 400, 9, 4, 0, kind="Dispatch Kernel", grid=[1024, 1, 1], block=[256, 1, 1]
+    )
+    trace = written(
+        [*events, call("hipExtModuleLaunchKernel", 390, 2, 4), kernel],
+        roctracer_version=4.1,
+        hip_driver_version=60443483,
+    )
     assert trace.copies["size_bytes"].to_list() == [2560, 16, None]
     assert trace.kernels["blocks"].to_list() == [4]  # HIP's extended launches count threads
     found = codes(trace)
@@ -256,7 +428,14 @@ def test_amd_copies_take_their_size_from_the_call(written: Callable[..., Trace])
 
 
 def test_what_is_not_recorded_is_null_and_keeps_its_time(written: Callable[..., Trace]) -> None:
-    events = [e for k in range(20) for e in (*copied(1000.5 + 100 * k, 2 * k + 1, bytes=None), *launched(1050.5 + 100 * k, 2 * k + 2))]
+    events = [
+        e
+        for k in range(20)
+        for e in (
+            *copied(1000.5 + 100 * k, 2 * k + 1, bytes=None),
+            *launched(1050.5 + 100 * k, 2 * k + 2),
+        )
+    ]
     profile = build(written(events))
     assert summary.copies(profile)["h2d"] == {"count": 20, "bytes": None, "busy_ns": 60_000}
     assert summary.copies(profile)["d2h"]["bytes"] == 0
@@ -274,10 +453,19 @@ def test_what_is_not_recorded_is_null_and_keeps_its_time(written: Callable[..., 
 
 def test_devices_alone(written: Callable[..., Trace]) -> None:
     """Without host calls their number and cost are unknown, not 0."""
-    profile = build(written([e for k in range(3) for e in launched(10.5 + 50 * k, k + 1) if e["cat"] == "kernel"]))
+    profile = build(
+        written(
+            [e for k in range(3) for e in launched(10.5 + 50 * k, k + 1) if e["cat"] == "kernel"]
+        )
+    )
     source, fits, _ = observed_machine(profile)
     shown = describe(profile, source, fits, start_up(profile))
-    assert (shown["kernels"]["count"], shown["api"], shown["launch"], shown["profiler_overhead_share"]) == (3, None, None, None)
+    assert (
+        shown["kernels"]["count"],
+        shown["api"],
+        shown["launch"],
+        shown["profiler_overhead_share"],
+    ) == (3, None, None, None)
 
 
 def test_several_processes_share_correlations(written: Callable[..., Trace]) -> None:
@@ -289,11 +477,18 @@ def test_several_processes_share_correlations(written: Callable[..., Trace]) -> 
 
 
 def test_ranks_and_secrets(written: Callable[..., Trace]) -> None:
-    about = {"distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8}, "host_name": "node17", "traceName": "/home/ada/t.json"}
+    about = {
+        "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},
+        "host_name": "node17",
+        "traceName": "/home/ada/t.json",
+    }
     trace = written(launched(1.5, 1), **about)
     assert (trace.facts["rank"], trace.facts["world_size"]) == (3, 8)
     assert codes(trace)["P119"] == 1
-    assert not any(word in json.dumps([trace.facts, [f.detail for f in trace.findings]]) for word in ("node17", "ada"))
+    assert not any(
+        word in json.dumps([trace.facts, [f.detail for f in trace.findings]])
+        for word in ("node17", "ada")
+    )
 
 
 def test_begins_and_ends(written: Callable[..., Trace]) -> None:
@@ -308,18 +503,23 @@ def test_begins_and_ends(written: Callable[..., Trace]) -> None:
         *launched(40.5, 2),
     ]
     trace = written(events)
-    spans = trace.api.select(name=trace.text(trace.api), lasts=pl.col("end_ns") - pl.col("start_ns")).rows()
+    spans = trace.api.select(
+        name=trace.text(trace.api), lasts=pl.col("end_ns") - pl.col("start_ns")
+    ).rows()
     assert spans == [("cudaMalloc", 10_000), ("cuMemAlloc", 2_000), ("cudaLaunchKernel", 5_125)]
     assert codes(trace)["P164"] == 2
 
 
-# --- packed, broken, hostile ------------------------------------------------------------------------------------------
+# --- packed, broken, hostile ----------------------------------------------------------------------
 
 
 def test_packed_and_in_archives(tmp_path: Path, written: Callable[..., Trace]) -> None:
     plain = text([*launched(1.5, 1), *copied(60.5, 2)]).encode()
     assert written(gzip.compress(plain), "a.json.gz").kernels.height == 1
-    assert written(gzip.compress(plain[:90]) + gzip.compress(plain[90:]), "b.json.gz").kernels.height == 1
+    assert (
+        written(gzip.compress(plain[:90]) + gzip.compress(plain[90:]), "b.json.gz").kernels.height
+        == 1
+    )
     path = tmp_path / "runs.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         for name in ("x" * 120 + "/rank0.json", "rank1.json"):
@@ -358,7 +558,12 @@ def refused(path: Path) -> ProfileError:
     with pytest.raises(ProfileError) as caught:
         read(path, use_cache=False)
     error = caught.value
-    assert error.exit_code == 2 and error.where == str(path) and error.fix and all("\n" not in line for line in error.lines())
+    assert (
+        error.exit_code == 2
+        and error.where == str(path)
+        and error.fix
+        and all("\n" not in line for line in error.lines())
+    )
     return error
 
 
@@ -371,7 +576,10 @@ def refused(path: Path) -> ProfileError:
         ("P035", b'{"traceEvents": ["<script>", 1, null, []]}'),
         ("P035", b'[{"ph":' + b'{"a":' * 100_000),
         ("P029", b'{"ph": "X", ' + b"\x00" * 1000),
-        ("P036", b'[{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]'),
+        (
+            "P036",
+            b'[{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]',
+        ),
         ("P013", b'<html>{"traceEvents": []}</html>'),
         ("P013", b'{"a": 1}'),
         ("P026", b"bomb"),
@@ -409,7 +617,8 @@ def test_the_first_nul_ends_it(tmp_path: Path, pack: Callable[[bytes], bytes]) -
 
 
 def test_growth_is_measured_as_it_comes(tmp_path: Path) -> None:
-    # sound events first that hardly pack, then a bomb: what the whole file might grow to does not count
+    # sound events first that hardly pack, then a bomb: what the whole file might grow to does not
+    # count
     path = tmp_path / "trace.pt.trace.json.gz"
     behind = gzip.compress(random.Random(1).randbytes(1 << 20), 0)
     path.write_bytes(gzip.compress(b"[" + b" " * (80 << 20)) + behind)
@@ -438,10 +647,31 @@ def test_hostile_values(written: Callable[..., Trace]) -> None:
 
 
 def changed(seed: int) -> Iterator[bytes]:
-    """Texts of a small trace with bytes changed, cut, doubled and replaced by what JSON is made of."""
+    """Texts of a small trace with bytes changed, cut, doubled and replaced by what JSON is
+    made of.
+    """
     chance = random.Random(seed)
-    parts = [b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b"\n", b"\x00", b"\xff", b"1e999", b'{"ph":', b"null", b"NaN", b'"ph": "B"']
-    whole = text([*launched(1.5, 1), *copied(50.5, 2)], deviceProperties=[{"id": 0, "name": "x"}]).encode()
+    parts = [
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b'"',
+        b",",
+        b":",
+        b"\\",
+        b"\n",
+        b"\x00",
+        b"\xff",
+        b"1e999",
+        b'{"ph":',
+        b"null",
+        b"NaN",
+        b'"ph": "B"',
+    ]
+    whole = text(
+        [*launched(1.5, 1), *copied(50.5, 2)], deviceProperties=[{"id": 0, "name": "x"}]
+    ).encode()
     for _ in range(60):
         content = bytearray(whole)
         for _ in range(chance.choice([1, 2, 8])):
@@ -462,7 +692,9 @@ def test_changed_bytes_give_errors_or_findings(written: Callable[..., Trace], se
     seen: Counter[str] = Counter()
     for number, content in enumerate(changed(seed)):
         try:
-            trace = written(gzip.compress(content) if number % 5 == 0 else content, "t.pt.trace.json")
+            trace = written(
+                gzip.compress(content) if number % 5 == 0 else content, "t.pt.trace.json"
+            )
             profile = build(trace)
             assert summary.closure_defect_ns(profile) == 0
             seen.update(f.code for f in trace.findings)
@@ -474,7 +706,16 @@ def test_changed_bytes_give_errors_or_findings(written: Callable[..., Trace], se
 def test_threads_do_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text(
-        text([e for k in range(4000) for e in (*launched(10.5 + 90 * k, 2 * k + 1, f"f{k % 9}"), *copied(50.5 + 90 * k, 2 * k + 2))])
+        text(
+            [
+                e
+                for k in range(4000)
+                for e in (
+                    *launched(10.5 + 90 * k, 2 * k + 1, f"f{k % 9}"),
+                    *copied(50.5 + 90 * k, 2 * k + 2),
+                )
+            ]
+        )
     )
     one, many = (read(path, use_cache=False, threads=n) for n in (1, 4))
     assert one.names.equals(many.names) and one.facts == many.facts
@@ -500,7 +741,7 @@ def test_names_of_archives() -> None:
     assert kineto.archive(Path("a::b.json")) is None and kineto.archive(Path("a.tar.gz::")) is None
 
 
-# --- real ones --------------------------------------------------------------------------------------------------------
+# --- real ones ------------------------------------------------------------------------------------
 
 
 def truths(shared: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -517,15 +758,23 @@ def test_real_traces_hold_what_their_truth_says(shared: Path) -> None:
     for path, truth in truths(shared):
         profile = recorded_profile(path)
         kernels, copies = summary.kernels(profile), summary.copies(profile)
-        assert kernels["count"] == truth["k"] and sum(c["count"] for c in copies.values()) == truth["nm"], path
+        assert (
+            kernels["count"] == truth["k"]
+            and sum(c["count"] for c in copies.values()) == truth["nm"]
+        ), path
         assert round(kernels["busy_ns"] / 1e6, 3) == truth["kbusy_ms"], path
         assert round((summary.kernel_window_ns(profile) or 0) / 1e6, 3) == truth["kspan_ms"], path
         for name, size in truth["memcpy"].items():
-            # the truth adds up what the copies say themselves; two of an MI250 only their calls tell
+            # the truth adds up what the copies say themselves; two of an MI250 only their calls
+            # tell
             found = copies[name.removeprefix("Memcpy ").replace("to", "2").lower()]["bytes"]
             assert found == (5120 if "mi250" in path.name else size), path
-        assert {c: n for c, n in profile.trace.facts["tables"].items() if c in truth["cats"]} == truth["cats"], path
-        lasting = profile.trace.kernels.filter(profile.trace.text(profile.trace.kernels).str.to_lowercase().str.contains("nccl"))
+        assert {
+            c: n for c, n in profile.trace.facts["tables"].items() if c in truth["cats"]
+        } == truth["cats"], path
+        lasting = profile.trace.kernels.filter(
+            profile.trace.text(profile.trace.kernels).str.to_lowercase().str.contains("nccl")
+        )
         assert lasting.height == truth["nccl"], path
         assert summary.closure_defect_ns(profile) == 0, path
         count += 1

@@ -1,4 +1,6 @@
-"""Folders with a file for each table, and reports that nsys exports: the same run as of the SQLite export, and what is refused."""
+"""Folders with a file for each table, and reports that nsys exports: the same run as of the SQLite
+export, and what is refused.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,17 @@ from turnbuckle.trace.readers import nsys_tables
 
 def tables_of(path: Path) -> dict[str, pl.DataFrame]:
     with closing(sqlite3.connect(path)) as database, database:
-        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        names = [
+            name
+            for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
         out = {}
         for name in names:
             rows = database.execute(f'SELECT * FROM "{name}"')
             columns = [c[0] for c in rows.description]
-            out[name] = pl.DataFrame(rows.fetchall(), schema=columns, orient="row", infer_schema_length=None)
+            out[name] = pl.DataFrame(
+                rows.fetchall(), schema=columns, orient="row", infer_schema_length=None
+            )
     return out
 
 
@@ -44,13 +51,19 @@ def folder_of(path: Path, place: Path, form: str) -> Path:
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "arrow stream"])
 def test_the_folder_is_the_run_of_the_sqlite_export(tmp_path: Path, form: str) -> None:
-    here, there = read(SAMPLE, use_cache=False), read(folder_of(SAMPLE, tmp_path / "run_dir", form), use_cache=False)
+    here, there = (
+        read(SAMPLE, use_cache=False),
+        read(folder_of(SAMPLE, tmp_path / "run_dir", form), use_cache=False),
+    )
     assert there.name == "run_dir" and there.tables.keys() == here.tables.keys()
     for name, table in here.tables.items():
         assert_frame_equal(table, there.tables[name])
     assert here.names.equals(there.names)
     assert [f.code for f in here.findings] == [f.code for f in there.findings]
-    assert there.facts["sha256"] != here.facts["sha256"] and there.facts["format"] == here.facts["format"]
+    assert (
+        there.facts["sha256"] != here.facts["sha256"]
+        and there.facts["format"] == here.facts["format"]
+    )
 
 
 def test_the_environment_is_not_read(tmp_path: Path, hostile: Path) -> None:
@@ -69,7 +82,9 @@ def test_the_environment_is_not_read(tmp_path: Path, hostile: Path) -> None:
         ("StringIds", pl.DataFrame({f"c{k}": [1] for k in range(201)}), "201 columns"),
     ],
 )
-def test_what_no_export_holds_is_refused(tmp_path: Path, name: str, frame: pl.DataFrame, says: str) -> None:
+def test_what_no_export_holds_is_refused(
+    tmp_path: Path, name: str, frame: pl.DataFrame, says: str
+) -> None:
     folder = folder_of(SAMPLE, tmp_path / "run_pqtdir", "parquet")
     frame.write_parquet(folder / f"{name}.parquet")
     assert says in refused("P072", read, folder, use_cache=False).found
@@ -82,7 +97,9 @@ def test_damaged_tables_are_refused(tmp_path: Path, end: str, content: bytes) ->
     refused("P072", read, tmp_path, use_cache=False)
 
 
-def test_tables_that_grow_beyond_measure_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_grow_beyond_measure_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = folder_of(SAMPLE, tmp_path / "run_pqtdir", "parquet")
     monkeypatch.setattr(nsys_tables, "_FREE", 1000)
     monkeypatch.setattr(nsys_tables, "_GROWTH", 0)
@@ -101,7 +118,11 @@ def test_a_report_is_exported_by_nsys(tmp_path: Path, monkeypatch: pytest.Monkey
     report = tmp_path / "a run.nsys-rep"
     shutil.copy(SAMPLE, report)
     report.write_bytes(b"\0NSYS" + report.read_bytes())
-    program(tmp_path, monkeypatch, f'[ "$1 $2 $3 $4" = "export --type sqlite --output" ] && cp "{SAMPLE}" "$5"')
+    program(
+        tmp_path,
+        monkeypatch,
+        f'[ "$1 $2 $3 $4" = "export --type sqlite --output" ] && cp "{SAMPLE}" "$5"',
+    )
     trace = read(report, use_cache=False)
     assert trace.name == "a run.nsys-rep"
     assert_frame_equal(trace.kernels, read(SAMPLE, use_cache=False).kernels)
@@ -109,7 +130,9 @@ def test_a_report_is_exported_by_nsys(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("script", ["echo no such version >&2; exit 3", "exit 0"])
-def test_a_failed_export_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def test_a_failed_export_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
     report = tmp_path / "run.nsys-rep"
     report.write_bytes(b"\0NSYS")
     program(tmp_path, monkeypatch, script)
@@ -127,7 +150,9 @@ def test_a_failed_export_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "printf '\\377\\000\\033[31m' >&2; exit 1",
     ],
 )
-def test_an_export_that_is_junk_is_said_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def test_an_export_that_is_junk_is_said_of_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
     report = tmp_path / "run.nsys-rep"
     report.write_bytes(b"\0NSYS")
     program(tmp_path, monkeypatch, script)
@@ -135,7 +160,9 @@ def test_an_export_that_is_junk_is_said_of_the_report(tmp_path: Path, monkeypatc
     assert error.where == str(report) and len(error.found) < 200 and error.found.isprintable()
 
 
-def test_an_export_that_lacks_everything_is_said_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_that_lacks_everything_is_said_of_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report, other = tmp_path / "run.nsys-rep", tmp_path / "other"
     report.write_bytes(b"\0NSYS")
     with closing(sqlite3.connect(other)) as database:

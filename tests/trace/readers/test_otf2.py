@@ -7,7 +7,18 @@ from pathlib import Path
 import polars as pl
 import pytest
 import refusals
-from build_otf2 import ALLREDUCE, CREATE_HANDLE, CUDA, MPI, PTHREAD, REDUCE, STREAM, UNDEFINED, Archive, Location
+from build_otf2 import (
+    ALLREDUCE,
+    CREATE_HANDLE,
+    CUDA,
+    MPI,
+    PTHREAD,
+    REDUCE,
+    STREAM,
+    UNDEFINED,
+    Archive,
+    Location,
+)
 
 from turnbuckle.foundation.errors import TurnbuckleError
 from turnbuckle.profile.dependencies.ranks import meetings
@@ -38,7 +49,9 @@ def aligned(threads: list[Location]) -> None:
 
 @pytest.mark.parametrize("big", [False, True])
 @pytest.mark.parametrize("chunk", [1 << 10, 1 << 18])
-def test_a_message_in_either_byte_order_and_over_many_chunks(tmp_path: Path, big: bool, chunk: int) -> None:
+def test_a_message_in_either_byte_order_and_over_many_chunks(
+    tmp_path: Path, big: bool, chunk: int
+) -> None:
     archive = Archive(big=big, chunk=chunk)
     send, recv = archive.region("MPI_Send", MPI), archive.region("MPI_Recv", MPI)
     one, two = threads = archive.ranks(2)
@@ -47,9 +60,15 @@ def test_a_message_in_either_byte_order_and_over_many_chunks(tmp_path: Path, big
         one.call(1000 * k + 10, 1000 * k + 20, send, (SEND, 1, 0, 70_000, 2**33 + k))
         two.call(1000 * k + 15, 1000 * k + 30, recv, (RECV, 0, 0, 70_000, 2**33 + k))
     trace = opened(archive, tmp_path / "a")
-    assert (trace.facts["format"], trace.facts["product_version"], trace.facts["schema_version"]) == ("otf2", "a test", "3.1.1")
+    assert (
+        trace.facts["format"],
+        trace.facts["product_version"],
+        trace.facts["schema_version"],
+    ) == ("otf2", "a test", "3.1.1")
     assert trace.facts["tables"] == {"ENTER": 600, "LEAVE": 600, "MPI_SEND": 300, "MPI_RECV": 300}
-    assert trace.facts["size_bytes"] == sum(f.stat().st_size for f in (tmp_path / "a").rglob("*") if f.is_file())
+    assert trace.facts["size_bytes"] == sum(
+        f.stat().st_size for f in (tmp_path / "a").rglob("*") if f.is_file()
+    )
     mine = trace.mpi.filter(pl.col("partner") == 1)
     assert mine["start_ns"].to_list() == [1000 * k + 10 for k in range(300)]
     assert mine["size_bytes"].to_list() == [2**33 + k for k in range(300)]
@@ -64,7 +83,9 @@ def test_a_message_in_either_byte_order_and_over_many_chunks(tmp_path: Path, big
 
 def test_requests_are_told_by_what_completes_them(tmp_path: Path) -> None:
     archive = Archive()
-    isend, irecv, waitall, test = (archive.region(f"MPI_{n}", MPI) for n in ("Isend", "Irecv", "Waitall", "Test"))
+    isend, irecv, waitall, test = (
+        archive.region(f"MPI_{n}", MPI) for n in ("Isend", "Irecv", "Waitall", "Test")
+    )
     one, two = threads = archive.ranks(2)
     aligned(threads)
     one.call(10, 20, isend, (ISEND, 1, 0, 5, 100, 77))
@@ -89,7 +110,8 @@ def test_requests_are_told_by_what_completes_them(tmp_path: Path) -> None:
 def test_persistent_requests_a_sendrecv_and_a_matched_probe(tmp_path: Path) -> None:
     archive = Archive()
     init, start, wait, both, mprobe, mrecv = (
-        archive.region(f"MPI_{n}", MPI) for n in ("Send_init", "Start", "Wait", "Sendrecv", "Mprobe", "Mrecv")
+        archive.region(f"MPI_{n}", MPI)
+        for n in ("Send_init", "Start", "Wait", "Sendrecv", "Mprobe", "Mrecv")
     )
     one, two = threads = archive.ranks(2)
     aligned(threads)
@@ -100,7 +122,9 @@ def test_persistent_requests_a_sendrecv_and_a_matched_probe(tmp_path: Path) -> N
         two.call(10 * k, 10 * k + 1, mprobe, (89, 0, 0, 5, 40 + k))
         two.call(10 * k + 2, 10 * k + 4, mrecv, (90, 40 + k, 100))
     for rank, thread in enumerate(threads):
-        thread.call(50, 60, both, (SEND, 1 - rank, 0, 6, 30 + rank), (RECV, 1 - rank, 0, 6, 31 - rank))
+        thread.call(
+            50, 60, both, (SEND, 1 - rank, 0, 6, 30 + rank), (RECV, 1 - rank, 0, 6, 31 - rank)
+        )
     trace = opened(archive, tmp_path / "a")
     sends = trace.mpi.filter(trace.text(trace.mpi) == "MPI_Isend")
     assert (sends["start_ns"].to_list(), sends["size_bytes"].to_list()) == ([10, 20], [100, 100])
@@ -108,7 +132,11 @@ def test_persistent_requests_a_sendrecv_and_a_matched_probe(tmp_path: Path) -> N
     assert halves["end_ns"].to_list() == [50, 60, 50, 60]
     assert halves["size_bytes"].to_list() == [30, 31, 31, 30]
     met = traffic(trace)
-    assert met is not None and met["messages"] == {"matched": 4, "unmatched": 0} and met["sends"]["bytes"] == 261
+    assert (
+        met is not None
+        and met["messages"] == {"matched": 4, "unmatched": 0}
+        and met["sends"]["bytes"] == 261
+    )
 
 
 def test_what_the_tracer_left_out_is_counted_and_not_made_up(tmp_path: Path) -> None:
@@ -129,13 +157,23 @@ def test_what_the_tracer_left_out_is_counted_and_not_made_up(tmp_path: Path) -> 
     assert calls(trace, "partner")[0] == ("Irecv", None)
     met = traffic(trace)
     assert met is not None
-    assert (met["sends"], met["receives"], met["collectives"]) == ({"count": 0, "bytes": 0}, {"count": 0}, {})
+    assert (met["sends"], met["receives"], met["collectives"]) == (
+        {"count": 0, "bytes": 0},
+        {"count": 0},
+        {},
+    )
 
 
 def test_an_irecv_is_told_by_the_order_of_sends_only_where_one_message_fits(tmp_path: Path) -> None:
-    def archive(*, second_source: bool = False, tags: tuple[int, ...] = (5, 5, 5), silent: bool = False) -> Archive:
+    def archive(
+        *, second_source: bool = False, tags: tuple[int, ...] = (5, 5, 5), silent: bool = False
+    ) -> Archive:
         made = Archive()
-        send, irecv, both = made.region("MPI_Send", MPI), made.region("MPI_Irecv", MPI), made.region("MPI_Sendrecv", MPI)
+        send, irecv, both = (
+            made.region("MPI_Send", MPI),
+            made.region("MPI_Irecv", MPI),
+            made.region("MPI_Sendrecv", MPI),
+        )
         threads = made.ranks(3)
         aligned(threads)
         for k, tag in enumerate(tags):
@@ -153,7 +191,9 @@ def test_an_irecv_is_told_by_the_order_of_sends_only_where_one_message_fits(tmp_
     met = traffic(trace)
     assert met is not None and met["messages"] == {"matched": 3, "unmatched": 0}
     tags = opened(archive(tags=(5, 6, 5)), tmp_path / "tags")
-    assert [c for c in calls(tags, "partner", "tag", "size_bytes") if c[0] == "Irecv"] == [("Irecv", 0, None, None)] * 3
+    assert [c for c in calls(tags, "partner", "tag", "size_bytes") if c[0] == "Irecv"] == [
+        ("Irecv", 0, None, None)
+    ] * 3
     for name, doubt in (("source", archive(second_source=True)), ("silent", archive(silent=True))):
         assert "P142" not in found(opened(doubt, tmp_path / name)), name
 
@@ -171,7 +211,10 @@ def test_local_ids_mean_global_ones(tmp_path: Path) -> None:
     two.map(3, {2**31 - 5: send})
     two.call(30, 40, 2**31 - 5, (SEND, 0, 0, 1, 8))
     trace = opened(archive, tmp_path / "a")
-    assert calls(trace, "communicator", "partner", "size_bytes") == [("Send", half + 1, 0, 64), ("Send", 1, 0, 8)]
+    assert calls(trace, "communicator", "partner", "size_bytes") == [
+        ("Send", half + 1, 0, 64),
+        ("Send", 1, 0, 8),
+    ]
     assert trace.names.to_list() == ["MPI_Send"]
 
 
@@ -179,7 +222,11 @@ def test_communicators_ranks_and_nodes(tmp_path: Path) -> None:
     archive = Archive()
     init, split = archive.region("MPI_Init", MPI), archive.region("MPI_Comm_split", MPI)
     threads = archive.ranks(4)
-    odd, even, own = archive.comm([3, 1]), archive.comm([0, 2], number=2**30), archive.comm(None, number=77)
+    odd, even, own = (
+        archive.comm([3, 1]),
+        archive.comm([0, 2], number=2**30),
+        archive.comm(None, number=77),
+    )
     for rank, thread in enumerate(threads):
         thread.offsets = [(0, 0)]
         part = odd if rank % 2 else even
@@ -232,13 +279,17 @@ def test_regions_go_where_they_belong(tmp_path: Path) -> None:
     streams[0].event(1500, 31, 0, b"\1", b"\4", streams[0].full(7))
     trace = opened(archive, tmp_path / "a")
     process = 1 << 24
-    assert trace.api.select("start_ns", "end_ns", "process", "correlation").rows() == [(50, 100, process, 1)]
-    assert trace.kernels.select("start_ns", "end_ns", "process", "device", "context", "stream", "correlation").rows() == [
-        (125, 225, process, 0, 0, 1, 1)
+    assert trace.api.select("start_ns", "end_ns", "process", "correlation").rows() == [
+        (50, 100, process, 1)
     ]
+    assert trace.kernels.select(
+        "start_ns", "end_ns", "process", "device", "context", "stream", "correlation"
+    ).rows() == [(125, 225, process, 0, 0, 1, 1)]
     assert trace.text(trace.kernels).to_list() == ["axpy<float>"]
     assert trace.os_calls.select("start_ns", "end_ns", "nesting").rows() == [(150, 200, 0)]
-    assert trace.text(trace.ranges).to_list() == ["main", "mpi_setup"] and set(trace.ranges["kind"]) == {59}
+    assert trace.text(trace.ranges).to_list() == ["main", "mpi_setup"] and set(
+        trace.ranges["kind"]
+    ) == {59}
     assert calls(trace, "kind", "size_bytes", "receive_bytes", "root") == [("Bcast", 1, 8, 8, 0)]
     assert trace.overheads.select("start_ns", "end_ns", "kind").rows() == [(400, 450, 3)]
     assert found(trace)["P143"] == (1, "METRIC 1")
@@ -265,12 +316,20 @@ def test_records_outside_every_call_are_kept(tmp_path: Path) -> None:
     two.event(20, RECV, 0, 0, 3, 12)
     one.event(30, 23, bytes([ALLREDUCE]), 0, UNDEFINED, 8, 8)
     trace = opened(archive, tmp_path / "a")
-    assert calls(trace, "start_ns", "end_ns", "size_bytes") == [("Send", 10, 10, 12), ("Recv", 20, 20, 12), ("Allreduce", 30, 30, 8)]
+    assert calls(trace, "start_ns", "end_ns", "size_bytes") == [
+        ("Send", 10, 10, 12),
+        ("Recv", 20, 20, 12),
+        ("Allreduce", 30, 30, 8),
+    ]
 
 
 def test_flaws_are_counted(tmp_path: Path) -> None:
     archive = Archive()
-    send, main, odd = archive.region("MPI_Send", MPI), archive.region("main"), archive.region(b"a\xff")
+    send, main, odd = (
+        archive.region("MPI_Send", MPI),
+        archive.region("main"),
+        archive.region(b"a\xff"),
+    )
     one, two = threads = archive.ranks(2)
     aligned(threads)
     archive.comm([1, 0], number=0)
@@ -289,7 +348,7 @@ def test_flaws_are_counted(tmp_path: Path) -> None:
     assert met is not None and met["sends"] == {"count": 1, "bytes": 12}
 
 
-# --- clocks -----------------------------------------------------------------------------------------------------------
+# --- clocks ---------------------------------------------------------------------------------------
 
 
 def test_offsets_that_the_tracer_measured_are_applied(tmp_path: Path) -> None:
@@ -332,12 +391,25 @@ def test_clocks_are_aligned_by_barriers(tmp_path: Path) -> None:
     archive, _ = unaligned([50_000_000, 0, 70_000_000])
     trace = opened(archive, tmp_path / "a")
     count, detail = found(trace)["P145"]
-    assert count == 2 and "against rank 0; 2 of them known to within" in detail and "from 0 messages and 2 collectives" in detail
-    start = trace.mpi.sort("thread", "start_ns").group_by("thread", maintain_order=True).first()["start_ns"].to_list()
+    assert (
+        count == 2
+        and "against rank 0; 2 of them known to within" in detail
+        and "from 0 messages and 2 collectives" in detail
+    )
+    start = (
+        trace.mpi.sort("thread", "start_ns")
+        .group_by("thread", maintain_order=True)
+        .first()["start_ns"]
+        .to_list()
+    )
     # a barrier tells the clocks to within the time its members are inside together
-    assert start[0] == 50_000_000 and all(abs(s - 50_000_000 - 1000 * r) <= 5_600 for r, s in enumerate(start))
+    assert start[0] == 50_000_000 and all(
+        abs(s - 50_000_000 - 1000 * r) <= 5_600 for r, s in enumerate(start)
+    )
     spans = (
-        trace.mpi.with_columns(k=pl.int_range(pl.len()).over("thread")).group_by("k").agg(pl.col("start_ns").max(), pl.col("end_ns").min())
+        trace.mpi.with_columns(k=pl.int_range(pl.len()).over("thread"))
+        .group_by("k")
+        .agg(pl.col("start_ns").max(), pl.col("end_ns").min())
     )
     assert (spans["start_ns"] <= spans["end_ns"]).all()
 
@@ -387,7 +459,9 @@ def test_clocks_that_contradict_themselves_are_refused(tmp_path: Path) -> None:
     assert "some would if each took 25.2" in refused(archive, tmp_path / "a", "P018").found
 
 
-def test_ranks_that_nothing_ties_together_are_refused_where_clocks_are_known_to_differ(tmp_path: Path) -> None:
+def test_ranks_that_nothing_ties_together_are_refused_where_clocks_are_known_to_differ(
+    tmp_path: Path,
+) -> None:
     archive = Archive(creator="")
     finalize, send = archive.region("EZTrace finalize"), archive.region("MPI_Send")
     one, two, three = archive.ranks(3)
@@ -401,7 +475,8 @@ def test_ranks_that_nothing_ties_together_are_refused_where_clocks_are_known_to_
 def test_eztrace_fills_waitany_with_what_it_finds(tmp_path: Path) -> None:
     archive = Archive(creator="")
     finalize, working, irecv, waitany, barrier = (
-        archive.region(n) for n in ("EZTrace finalize", "Working", "MPI_Irecv", "MPI_Waitany", "MPI_Barrier")
+        archive.region(n)
+        for n in ("EZTrace finalize", "Working", "MPI_Irecv", "MPI_Waitany", "MPI_Barrier")
     )
     threads = archive.ranks(2)
     for thread in threads:
@@ -415,7 +490,11 @@ def test_eztrace_fills_waitany_with_what_it_finds(tmp_path: Path) -> None:
     trace = opened(archive, tmp_path / "a")
     assert trace.facts["product_version"] == "EZTrace"
     assert found(trace)["P144"][0] == 2 and "P147" not in found(trace)
-    assert calls(trace.__class__(trace.tables, trace.names, {}), "partner", "tag")[2] == ("Irecv", None, None)
+    assert calls(trace.__class__(trace.tables, trace.names, {}), "partner", "tag")[2] == (
+        "Irecv",
+        None,
+        None,
+    )
 
 
 def test_a_receive_waits_for_its_send(tmp_path: Path) -> None:
@@ -423,7 +502,11 @@ def test_a_receive_waits_for_its_send(tmp_path: Path) -> None:
     from turnbuckle.profile.profile import build
 
     archive = Archive()
-    send, recv, allreduce = archive.region("MPI_Send", MPI), archive.region("MPI_Recv", MPI), archive.region("MPI_Allreduce", MPI)
+    send, recv, allreduce = (
+        archive.region("MPI_Send", MPI),
+        archive.region("MPI_Recv", MPI),
+        archive.region("MPI_Allreduce", MPI),
+    )
     one, two = threads = archive.ranks(2)
     aligned(threads)
     part = archive.comm([1, 0])
@@ -435,21 +518,26 @@ def test_a_receive_waits_for_its_send(tmp_path: Path) -> None:
     rows = profile.activities.join(profile.tracks, on="track").sort("start_ns")
     met = meetings(rows, rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy(), profile.trace)
     assert met.unmatched == 0
-    assert [(rows["start_ns"][int(a)], rows["start_ns"][int(b)]) for a, b in zip(met.first, met.waits, strict=True)] == [
+    assert [
+        (rows["start_ns"][int(a)], rows["start_ns"][int(b)])
+        for a, b in zip(met.first, met.waits, strict=True)
+    ] == [
         (400, 10),
         (1000, 1100),
         (1100, 1000),
     ]
 
 
-# --- accesses of device streams to remote memory, as Score-P's adapters write copies --------------------------------------
+# --- accesses of device streams to remote memory, as Score-P's adapters write copies --------------
 
 
 GET, PUT, MOVED = 47, 46, 49
 
 
 def with_two_devices() -> tuple[Archive, Location, list[Location]]:
-    """A process with two devices, one stream each, and window 0, which spans the host (rank 0) and both streams (1 and 2)."""
+    """A process with two devices, one stream each, and window 0, which spans the host (rank 0) and
+    both streams (1 and 2).
+    """
     archive = Archive()
     (thread,) = archive.ranks(1)
     thread.offsets = [(0, 0)]
@@ -460,7 +548,9 @@ def with_two_devices() -> tuple[Archive, Location, list[Location]]:
         streams.append(archive.location(archive.process(kind=2, creator=0, node=node), STREAM))
     members = [thread.id, *(stream.id for stream in streams)]
     for number, kind, inside in ((50, 4, members), (51, 5, [0, 1, 2])):
-        archive.globals.record(18, number, archive.text(""), b"\0", 3, *inside, bytes([kind]), bytes([CUDA]), 0)
+        archive.globals.record(
+            18, number, archive.text(""), b"\0", 3, *inside, bytes([kind]), bytes([CUDA]), 0
+        )
     archive.globals.record(22, 60, archive.text(""), 51, UNDEFINED, 0)
     archive.globals.record(24, 0, archive.text(""), 60)
     return archive, thread, streams
@@ -472,7 +562,12 @@ def test_gets_and_puts_of_streams_are_copies(tmp_path: Path) -> None:
     archive.globals.record(23, 3, archive.text("callsite id"), b"\4")
     copy = archive.region("memcpy", CUDA, 30)
     thread.call(100, 200, call, (34, 3, 7))
-    for begin, end, kind, rank, size in ((300, 340, GET, 0, 64), (400, 450, PUT, 0, 65), (500, 501, GET, 1, 66), (510, 511, PUT, 1, 67)):
+    for begin, end, kind, rank, size in (
+        (300, 340, GET, 0, 64),
+        (400, 450, PUT, 0, 65),
+        (500, 501, GET, 1, 66),
+        (510, 511, PUT, 1, 67),
+    ):
         one.event(begin, kind, 0, rank, size, 42)
         one.event(end, MOVED, 0, 42)
     one.enter(600, fill)
@@ -490,7 +585,9 @@ def test_gets_and_puts_of_streams_are_copies(tmp_path: Path) -> None:
     two.event(710, MOVED, 0, 1)
     trace = opened(archive, tmp_path / "a")
     ends = [f"{end}_{what}" for what in ("memory", "device") for end in ("source", "target")]
-    assert trace.copies.select("start_ns", "end_ns", "device", "size_bytes", "direction", *ends).rows() == [
+    assert trace.copies.select(
+        "start_ns", "end_ns", "device", "size_bytes", "direction", *ends
+    ).rows() == [
         (150, 160, 1, 69, 4, 3, 3, 0, 1),
         (155, 165, 1, 70, 4, 3, 3, 1, 0),
         (300, 340, 0, 64, 1, 0, 3, None, None),
@@ -499,9 +596,13 @@ def test_gets_and_puts_of_streams_are_copies(tmp_path: Path) -> None:
         (510, 511, 0, 67, 3, 3, 3, None, None),
         (700, 710, 1, 71, 1, 0, 3, None, None),
     ]
-    assert trace.memsets.select("start_ns", "end_ns", "device", "size_bytes").rows() == [(600, 620, 0, 68)]
+    assert trace.memsets.select("start_ns", "end_ns", "device", "size_bytes").rows() == [
+        (600, 620, 0, 68)
+    ]
     # one call and two copies of one place: not certain, so neither is joined
-    assert trace.copies["correlation"].null_count() == 7 and trace.api["correlation"].to_list() == [None]
+    assert trace.copies["correlation"].null_count() == 7 and trace.api["correlation"].to_list() == [
+        None
+    ]
     assert not {"P130", "P143", "P147"} & set(found(trace))
 
 
@@ -530,4 +631,7 @@ def test_accesses_that_are_cut_or_of_the_host_are_counted(tmp_path: Path) -> Non
     thread.event(60, MOVED, 0, 42)
     trace = opened(archive, tmp_path / "a")
     assert not trace.copies.height
-    assert found(trace)["P147"][0] == 2 and found(trace)["P143"] == (2, "RMA_PUT 1, RMA_OP_COMPLETE_BLOCKING 1")
+    assert found(trace)["P147"][0] == 2 and found(trace)["P143"] == (
+        2,
+        "RMA_PUT 1, RMA_OP_COMPLETE_BLOCKING 1",
+    )

@@ -1,4 +1,6 @@
-"""Bad OTF2 archives: each gives a coded error with a way out, or a recording with findings; never a traceback, a panic or a hang."""
+"""Bad OTF2 archives: each gives a coded error with a way out, or a recording with findings; never a
+traceback, a panic or a hang.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,16 @@ def refused(path: Path, code: str) -> TurnbuckleError:
 def small(chunk: int = 1 << 18) -> Archive:
     """Two ranks, a stream, and one of everything that the reader looks at."""
     archive = Archive(chunk=chunk)
-    send, recv, main = archive.region("MPI_Send", MPI), archive.region("MPI_Recv", MPI), archive.region("main")
-    isend, wait, barrier = archive.region("MPI_Isend", MPI), archive.region("MPI_Wait", MPI), archive.region("MPI_Barrier", MPI)
+    send, recv, main = (
+        archive.region("MPI_Send", MPI),
+        archive.region("MPI_Recv", MPI),
+        archive.region("main"),
+    )
+    isend, wait, barrier = (
+        archive.region("MPI_Isend", MPI),
+        archive.region("MPI_Wait", MPI),
+        archive.region("MPI_Barrier", MPI),
+    )
     kernel = archive.region("axpy", CUDA, 40)
     one, two = threads = archive.ranks(2)
     stream = archive.location(archive.process(kind=2, creator=0), STREAM)
@@ -88,7 +98,8 @@ def test_files_cut_off(tmp_path: Path, name: str) -> None:
     for length in (1, 2, 10, 18, 19, len(content) // 2, len(content) - 1):
         part.write_bytes(content[:length])
         if name == "traces.otf2" and length > 60:
-            assert read(anchor, use_cache=False).mpi.height == 7  # what follows the creator's name is not needed
+            # what follows the creator's name is not needed
+            assert read(anchor, use_cache=False).mpi.height == 7
         else:
             with pytest.raises(ProfileError) as caught:
                 read(anchor, use_cache=False)
@@ -109,8 +120,13 @@ def _tiny_chunks(archive: Archive) -> None:
     archive.chunk = 64
 
 
-@pytest.mark.parametrize(("change", "words"), [(_substrate, "SION"), (_compression, "compressed"), (_tiny_chunks, "chunks of 64 bytes")])
-def test_archives_written_in_another_way(tmp_path: Path, change: Callable[[Archive], None], words: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(_substrate, "SION"), (_compression, "compressed"), (_tiny_chunks, "chunks of 64 bytes")],
+)
+def test_archives_written_in_another_way(
+    tmp_path: Path, change: Callable[[Archive], None], words: str
+) -> None:
     archive = small()
     change(archive)
     anchor = archive.write(tmp_path / "a") if archive.chunk > 64 else None
@@ -175,7 +191,10 @@ def test_times_that_no_recording_has(tmp_path: Path) -> None:
 def test_findings_hold_no_text_of_the_recorded_process(tmp_path: Path) -> None:
     archive = small()
     evil = "\x1b[31m</script>"
-    strange = [archive.region(name, MPI) for name in (f"MPI_{evil}", f"MPI_Neighbor_{evil}", f"MPI_I{evil}", f"mpi_send{evil}_")]
+    strange = [
+        archive.region(name, MPI)
+        for name in (f"MPI_{evil}", f"MPI_Neighbor_{evil}", f"MPI_I{evil}", f"mpi_send{evil}_")
+    ]
     host = archive.text(evil)
     archive.globals.record(12, 1, host, host, 0)
     for place, region in enumerate(strange):
@@ -203,7 +222,11 @@ def test_progress_is_told_and_stops_the_read(tmp_path: Path) -> None:
 def test_one_thread_and_many_read_the_same(tmp_path: Path) -> None:
     anchor = small().write(tmp_path / "a")
     one, many = (read(anchor, use_cache=False, threads=t) for t in (1, 8))
-    assert one.facts == many.facts and one.findings == many.findings and one.names.to_list() == many.names.to_list()
+    assert (
+        one.facts == many.facts
+        and one.findings == many.findings
+        and one.names.to_list() == many.names.to_list()
+    )
     assert all(frame.equals(many.tables[name]) for name, frame in one.tables.items())
 
 
@@ -226,7 +249,9 @@ def flipped(content: bytes, rng: random.Random) -> bytes:
 
 
 def survived(anchor: Path, rng: random.Random, rounds: int) -> tuple[int, int]:
-    """Reads of an archive with one or more files changed: how many gave a recording, and how many a coded error."""
+    """Reads of an archive with one or more files changed: how many gave a recording, and how many a
+    coded error.
+    """
     parts = sorted(f for f in anchor.parent.rglob("*") if f.suffix in (".otf2", ".def", ".evt"))
     good = bad = 0
     for _ in range(rounds):
@@ -241,9 +266,13 @@ def survived(anchor: Path, rng: random.Random, rounds: int) -> tuple[int, int]:
                 build(trace)
             good += 1
         except ProfileError as error:
-            assert error.code in ("P003", "P007", "P013", "P015", "P016", "P017", "P018"), error.lines()
+            assert error.code in ("P003", "P007", "P013", "P015", "P016", "P017", "P018"), (
+                error.lines()
+            )
             bad += 1
-        assert time.process_time() - started < 10, "on the clock of the process: others may keep it waiting"
+        assert time.process_time() - started < 10, (
+            "on the clock of the process: others may keep it waiting"
+        )
         for part, content in zip(chosen, kept, strict=True):
             part.write_bytes(content)
     return good, bad
@@ -251,12 +280,19 @@ def survived(anchor: Path, rng: random.Random, rounds: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_changed_bytes_never_do_worse_than_a_coded_error(tmp_path: Path, seed: int) -> None:
-    good, bad = survived(small(1 << 10 if seed % 2 else 1 << 18).write(tmp_path / "a"), random.Random(seed), 150)
+    good, bad = survived(
+        small(1 << 10 if seed % 2 else 1 << 18).write(tmp_path / "a"), random.Random(seed), 150
+    )
     assert good > 10 and bad > 10
 
 
 @pytest.mark.parametrize(
-    "name", ["otf2-local/mpi-p2pkinds-2r/archive", "otf2-local/scorep-p2pkinds-2r/archive", "otf2/sstmacro_halo_10rank"]
+    "name",
+    [
+        "otf2-local/mpi-p2pkinds-2r/archive",
+        "otf2-local/scorep-p2pkinds-2r/archive",
+        "otf2/sstmacro_halo_10rank",
+    ],
 )
 def test_changed_bytes_of_real_archives(shared: Path, tmp_path: Path, name: str) -> None:
     source = shared / "traces" / name

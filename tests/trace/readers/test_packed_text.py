@@ -1,4 +1,6 @@
-"""Packed texts: what lies behind the last member is padding, or a hole that is refused before it is read to its end."""
+"""Packed texts: what lies behind the last member is padding, or a hole that is refused before it is
+read to its end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A device on another machine: its commands are put on the host's clock by what calls and waits say; a device here is left alone."""
+"""A device on another machine: its commands are put on the host's clock by what calls and waits
+say; a device here is left alone.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def begin(lines: list[str]) -> int:
 
 def work(file: Recorded) -> pl.DataFrame:
     """All commands: letter, number, stream, start, end, in the order of their numbers."""
-    frames = [file.table(x).select("corr", "stream", "start", "end", letter=pl.lit(x)) for x in "KCS"]
+    frames = [
+        file.table(x).select("corr", "stream", "start", "end", letter=pl.lit(x)) for x in "KCS"
+    ]
     return pl.concat(frames).sort("corr")
 
 
@@ -96,15 +100,27 @@ def known_ends(file: Recorded) -> dict[int, int]:
     done: dict[int, int] = {}
     for number in places:
         ends = [row["end"] for row in waits if row["what"] == 1 and row["event"] == number]
-        ends += [calls[number]["end"]] if file.names[calls[number]["name"]].endswith("(blocking)") else []
+        ends += (
+            [calls[number]["end"]]
+            if file.names[calls[number]["name"]].endswith("(blocking)")
+            else []
+        )
         if ends:
             done[number] = min(ends)
     out = {}
     for number, stream in places.items():
         over = calls[number]["end"]
         ends = [done[number]] if number in done else []
-        ends += [end for other, end in done.items() if places[other] == stream and calls[other]["start"] >= over]
-        ends += [row["end"] for row in waits if row["what"] == 3 and row["stream"] == stream and row["start"] >= over]
+        ends += [
+            end
+            for other, end in done.items()
+            if places[other] == stream and calls[other]["start"] >= over
+        ]
+        ends += [
+            row["end"]
+            for row in waits
+            if row["what"] == 3 and row["stream"] == stream and row["start"] >= over
+        ]
         if ends:
             out[number] = min(ends)
     return out
@@ -121,16 +137,23 @@ def holds(file: Recorded) -> None:
 
 
 def half_width(words: str) -> int:
-    return max(round(float(text.replace(",", "")) * 1000) + 100 for text in re.findall(r"within ([\d.,]+) us", words))
+    return max(
+        round(float(text.replace(",", "")) * 1000) + 100
+        for text in re.findall(r"within ([\d.,]+) us", words)
+    )
 
 
 def off(file: Recorded, lines: list[str], folder: Path) -> int:
     """By how much commands lie at most from where they are in these lines [ns]."""
     right = work(load(written(folder, lines)))
-    return int(np.abs((work(file).select("start", "end") - right.select("start", "end")).to_numpy()).max())
+    return int(
+        np.abs((work(file).select("start", "end") - right.select("start", "end")).to_numpy()).max()
+    )
 
 
-def test_a_device_here_is_read_as_recorded(example: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_here_is_read_as_recorded(
+    example: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = written(tmp_path, example)
     seen = recorded.read(path)
     assert aligned(load(path)) == (0, [])
@@ -143,7 +166,9 @@ def test_a_device_here_is_read_as_recorded(example: list[str], tmp_path: Path, m
 
 @pytest.mark.parametrize("offset", [3 * MS, -2 * MS, -7_000_000 * MS])
 @pytest.mark.parametrize("drift", [50e-6, -50e-6])
-def test_a_clock_elsewhere_that_drifts(example: list[str], tmp_path: Path, offset: int, drift: float) -> None:
+def test_a_clock_elsewhere_that_drifts(
+    example: list[str], tmp_path: Path, offset: int, drift: float
+) -> None:
     """Offset and drift are found from calls and waits alone, as near as these leave them."""
     first = begin(example)
     path = written(tmp_path, moved(example, lambda _, time: offset + round((time - first) * drift)))
@@ -153,13 +178,19 @@ def test_a_clock_elsewhere_that_drifts(example: list[str], tmp_path: Path, offse
     holds(file)
     near = half_width(words[0])
     assert near < 300_000 and off(file, example, tmp_path) <= near + UNTOLD
-    trace = recorded.read(written(tmp_path, moved(example, lambda _, time: offset + round((time - first) * drift))))
+    trace = recorded.read(
+        written(tmp_path, moved(example, lambda _, time: offset + round((time - first) * drift)))
+    )
     assert [(f.code, f.count, f.detail) for f in trace.findings] == [("P212", 242, words[0])]
     assert "device 0, 242 commands: clock" in words[0] and "contradict" not in words[0]
 
 
-def test_offsets_that_the_recorder_changed_on_the_way_are_taken_back(example: list[str], tmp_path: Path) -> None:
-    """As on a remote device, where "queued" follows what stands in the queue: the file tells each offset before the rows that have it."""
+def test_offsets_that_the_recorder_changed_on_the_way_are_taken_back(
+    example: list[str], tmp_path: Path
+) -> None:
+    """As on a remote device, where "queued" follows what stands in the queue: the file tells each
+    offset before the rows that have it.
+    """
     wandering, add, out = np.random.default_rng(5).integers(-9 * MS, 9 * MS, 40).tolist(), 0, []
     base = int(re.search(r"#deviceclock 0 \d+ (-?\d+)", "\n".join(example))[1])  # type: ignore[index]
     for k, text in enumerate(example):
@@ -175,9 +206,17 @@ def test_offsets_that_the_recorder_changed_on_the_way_are_taken_back(example: li
 
 
 def test_kinds_of_commands_on_two_clocks(example: list[str], tmp_path: Path) -> None:
-    """Kernels and writes by a clock of another machine, reads by the host's: each kind is put right by its own line."""
+    """Kernels and writes by a clock of another machine, reads by the host's: each kind is put right
+    by its own line.
+    """
     reads = COLUMNS.index("what")
-    path = written(tmp_path, moved(example, lambda fields, _: 0 if fields[0] == "C" and fields[reads] == "2" else 5_000_000 * MS))
+    path = written(
+        tmp_path,
+        moved(
+            example,
+            lambda fields, _: 0 if fields[0] == "C" and fields[reads] == "2" else 5_000_000 * MS,
+        ),
+    )
     file = load(path)
     count, words = aligned(file)
     assert count == 242 and len(words) == 2
@@ -186,7 +225,9 @@ def test_kinds_of_commands_on_two_clocks(example: list[str], tmp_path: Path) -> 
     assert off(file, example, tmp_path) <= half_width("; ".join(words)) + UNTOLD
 
 
-def test_without_a_wait_commands_are_moved_as_little_as_calls_ask(example: list[str], tmp_path: Path) -> None:
+def test_without_a_wait_commands_are_moved_as_little_as_calls_ask(
+    example: list[str], tmp_path: Path
+) -> None:
     silent = [text.replace(" (blocking)", "") for text in example if not text.startswith("Y,")]
     file = load(written(tmp_path, moved(silent, lambda *_: -3 * MS)))
     count, words = aligned(file)
@@ -198,13 +239,22 @@ def test_without_a_wait_commands_are_moved_as_little_as_calls_ask(example: list[
 
 
 def remote(clock: str, turns: int = 200, way: int = MS) -> tuple[list[str], list[int]]:
-    """A launch and a wait again and again, each way taking `way`, as a recorder has them that takes commands to be queued in their call.
+    """A launch and a wait again and again, each way taking `way`, as a recorder has them that takes
+    commands to be queued in their call.
 
     And true starts.
     """
     lag = np.random.default_rng(3).integers(0, 100_000, turns).tolist()
-    lines, starts = ["#turnbuckle-trace 1", "#api opencl", "#timebase monotonic", ",".join(COLUMNS)], []
-    lines += ["#name 0 clEnqueueNDRangeKernel", "#name 1 clFinish", "#name 2 k", f"#deviceclock 0 1 0 5000 {clock}"]
+    lines, starts = (
+        ["#turnbuckle-trace 1", "#api opencl", "#timebase monotonic", ",".join(COLUMNS)],
+        [],
+    )
+    lines += [
+        "#name 0 clEnqueueNDRangeKernel",
+        "#name 1 clFinish",
+        "#name 2 k",
+        f"#deviceclock 0 1 0 5000 {clock}",
+    ]
 
     def row(kind: str, **fields: int) -> str:
         return ",".join([kind, *(str(fields.get(name, "")) for name in COLUMNS[1:])])
@@ -217,16 +267,30 @@ def remote(clock: str, turns: int = 200, way: int = MS) -> tuple[list[str], list
         starts.append(start)
         lines += [
             row("A", start=call, end=call + 5000, corr=2 * turn + 1, tid=1, name=0, ret=0),
-            row("K", start=start - way, end=end - way, queued=start - way, corr=2 * turn + 1, dev=0, ctx=1, stream=1, name=2),
+            row(
+                "K",
+                start=start - way,
+                end=end - way,
+                queued=start - way,
+                corr=2 * turn + 1,
+                dev=0,
+                ctx=1,
+                stream=1,
+                name=2,
+            ),
             row("A", start=call + 6000, end=done, corr=2 * turn + 2, tid=1, name=1, ret=0),
-            row("Y", start=call + 6000, end=done, corr=2 * turn + 2, tid=1, ctx=1, stream=1, what=3),
+            row(
+                "Y", start=call + 6000, end=done, corr=2 * turn + 2, tid=1, ctx=1, stream=1, what=3
+            ),
         ]
         now = done + 10_000
     return [*lines, "#end"], starts
 
 
 def test_commands_that_were_queued_after_their_call_are_on_another_machine(tmp_path: Path) -> None:
-    """No sure bound is broken, but what the recorder's offset rests on; where it rests on the runtime's own timer, that stands."""
+    """No sure bound is broken, but what the recorder's offset rests on; where it rests on the
+    runtime's own timer, that stands.
+    """
     lines, starts = remote("commands")
     file = load(written(tmp_path, lines))
     count, _ = aligned(file)
@@ -241,13 +305,34 @@ def test_a_few_broken_commands_move_nothing(tmp_path: Path) -> None:
     for k in broken:
         lines[k] = next(moved([lines[k]], lambda *_: -40 * MS))
     assert aligned(load(written(tmp_path, lines))) == (0, [])
-    more = [next(moved([text], lambda *_: -40 * MS)) if text.startswith("K,") else text for text in lines]
+    more = [
+        next(moved([text], lambda *_: -40 * MS)) if text.startswith("K,") else text
+        for text in lines
+    ]
     assert aligned(load(written(tmp_path, more)))[0] == 200
 
 
-def test_forged_offsets_and_lines_that_are_none_are_survived(example: list[str], tmp_path: Path) -> None:
-    forged = [f"#deviceclock 0 1 {10**17} 1 commands", "#deviceclock 0 1 -", "#deviceclock 99999999999 1 1 1 commands", "K,,", "C,x"]
-    file = load(written(tmp_path, [*moved(example[:-1], lambda *_: 3 * MS), *forged, f"K,{2**62},{2**62},15,,,0,1,1{',' * 18}", "#end"]))
+def test_forged_offsets_and_lines_that_are_none_are_survived(
+    example: list[str], tmp_path: Path
+) -> None:
+    forged = [
+        f"#deviceclock 0 1 {10**17} 1 commands",
+        "#deviceclock 0 1 -",
+        "#deviceclock 99999999999 1 1 1 commands",
+        "K,,",
+        "C,x",
+    ]
+    file = load(
+        written(
+            tmp_path,
+            [
+                *moved(example[:-1], lambda *_: 3 * MS),
+                *forged,
+                f"K,{2**62},{2**62},15,,,0,1,1{',' * 18}",
+                "#end",
+            ],
+        )
+    )
     assert aligned(file)[0] == 242
 
 
@@ -259,7 +344,9 @@ def test_other_recorders_are_left_alone(example: list[str], tmp_path: Path) -> N
 # --- the line itself
 
 
-def held(fit: Line, at: np.ndarray, low: np.ndarray, high_at: np.ndarray, high: np.ndarray, by: float) -> None:
+def held(
+    fit: Line, at: np.ndarray, low: np.ndarray, high_at: np.ndarray, high: np.ndarray, by: float
+) -> None:
     assert (fit.add(at) >= low - by).all() and (fit.add(high_at) <= high + by).all()
     assert abs(fit.last - fit.first) <= FASTEST * max(fit.end - fit.begin, 1) + 1
 
@@ -272,7 +359,9 @@ def held(fit: Line, at: np.ndarray, low: np.ndarray, high_at: np.ndarray, high: 
     st.integers(1, 10**9),
     st.integers(0, 2**32 - 1),
 )
-def test_a_line_holds_all_bounds_and_is_as_near_as_it_says(offset: int, drift: float, count: int, lag: int, pause: int, seed: int) -> None:
+def test_a_line_holds_all_bounds_and_is_as_near_as_it_says(
+    offset: int, drift: float, count: int, lag: int, pause: int, seed: int
+) -> None:
     random = np.random.default_rng(seed)
     host = 10**12 + np.cumsum(random.integers(lag, lag + pause, count))
     length, out, back = (random.integers(0, lag, count) for _ in range(3))
@@ -298,7 +387,8 @@ def test_bounds_that_no_line_holds_are_loosened_alike_by_the_least() -> None:
     high = np.full(10, 5000, np.int64)
     low[4] = 9000
     fit = line(at, low, at, high)
-    assert fit.short == pytest.approx(4000, abs=5) and fit.half is not None  # the one instant, whatever the slope
+    # the one instant, whatever the slope
+    assert fit.short == pytest.approx(4000, abs=5) and fit.half is not None
     held(fit, at, low, at, high, fit.short + 1)
     assert line(at, low - 4100, at, high).short == 0
 

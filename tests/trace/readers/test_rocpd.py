@@ -1,4 +1,6 @@
-"""rocpd databases, built here as their schemas 3 and 4 are documented; no file of a real run was at hand."""
+"""rocpd databases, built here as their schemas 3 and 4 are documented; no file of a real run was at
+hand.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,25 @@ CATEGORIES = (
     "MEMORY_ALLOCATION",
     "HSA_CORE_API",
 )
-CALLED = ("hipMemcpy", "hipLaunchKernel", "roctxRangePushA", "ncclAllReduce", "hsa_signal_store_screlease", "hipGetLastError")
+CALLED = (
+    "hipMemcpy",
+    "hipLaunchKernel",
+    "roctxRangePushA",
+    "ncclAllReduce",
+    "hsa_signal_store_screlease",
+    "hipGetLastError",
+)
 STRINGS = (*CATEGORIES, *CALLED, "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_DEVICE")
 S = {text: number for number, text in enumerate(STRINGS, 1)}
-AGENT = {"mem_banks": [{"heap_type": 1, "size_in_bytes": 1 << 36}], "cu_count": 304, "max_engine_clk_fcompute": 2100, "num_sdma_engines": 2}
+AGENT = {
+    "mem_banks": [{"heap_type": 1, "size_in_bytes": 1 << 36}],
+    "cu_count": 304,
+    "max_engine_clk_fcompute": 2100,
+    "num_sdma_engines": 2,
+}
 
-#: Columns of the tables as the schemas name them; what Turnbuckle never reads is left out, but for what it must not read.
+#: Columns of the tables as the schemas name them; what Turnbuckle never reads is left out, but for
+#: what it must not read.
 COMMON: dict[str, str] = {
     "metadata": "tag, value",
     "string": "id, guid, string",
@@ -51,13 +66,19 @@ COMMON: dict[str, str] = {
     "event": "id, guid, category_id, stack_id, parent_stack_id, correlation_id, extdata",
 }
 PLACE = "nid, pid, tid, start, end"
-SHAPE = "group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, event_id"
+SHAPE = (
+    "group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, "
+    "grid_size_y, grid_size_z, event_id"
+)
 V3 = COMMON | {
     "track": "id, guid, nid, pid, tid",
     "region": f"id, guid, {PLACE}, name_id, event_id",
     "sample": "id, guid, track_id, timestamp, event_id",
     "kernel_dispatch": f"id, guid, {PLACE}, agent_id, kernel_id, dispatch_id, queue_id, stream_id, {SHAPE}",
-    "memory_copy": f"id, guid, {PLACE}, name_id, dst_agent_id, src_agent_id, size, queue_id, stream_id, event_id",
+    "memory_copy": (
+        f"id, guid, {PLACE}, name_id, dst_agent_id, src_agent_id, size, queue_id, stream_id, "
+        "event_id"
+    ),
     "memory_allocate": f"id, guid, {PLACE}, agent_id, type, level, address, size, event_id",
 }
 V4 = COMMON | {
@@ -67,7 +88,9 @@ V4 = COMMON | {
     "region": "id, guid, track_id, name_id, start_id, end_id, event_id",
     "sample": "id, guid, track_id, name_id, timestamp_id, event_id",
     "kernel_dispatch": f"id, guid, track_id, kernel_id, dispatch_id, start_id, end_id, {SHAPE}",
-    "memory_copy": "id, guid, track_id, start_id, end_id, name_id, dst_agent_id, src_agent_id, size, event_id",
+    "memory_copy": (
+        "id, guid, track_id, start_id, end_id, name_id, dst_agent_id, src_agent_id, size, event_id"
+    ),
     "memory_allocate": "id, guid, track_id, type, level, start_id, end_id, address, size, event_id",
 }
 
@@ -75,30 +98,65 @@ V4 = COMMON | {
 class Database:
     """A rocpd database of either schema."""
 
-    def __init__(self, path: Path, *, version: int = 3, uuid: str = UUID, pid: int = 908, node: int = 77) -> None:
+    def __init__(
+        self, path: Path, *, version: int = 3, uuid: str = UUID, pid: int = 908, node: int = 77
+    ) -> None:
         self.db = sqlite3.connect(path)
         self.path, self.version, self.uuid, self.pid, self.node = path, version, uuid, pid, node
         self.layout = V3 if version == 3 else V4
         self.count = {table: 0 for table in self.layout}
         for table, columns in self.layout.items():
             self.db.execute(
-                f"CREATE TABLE IF NOT EXISTS rocpd_{table}{uuid} ({', '.join(c + ' ' for c in columns.split(', '))})".replace(
-                    "end ,", '"end" ,'
-                )
+                (
+                    f"CREATE TABLE IF NOT EXISTS rocpd_{table}{uuid} "
+                    f"({', '.join(c + ' ' for c in columns.split(', '))})"
+                ).replace("end ,", '"end" ,')
             )
-            self.db.execute(f"CREATE VIEW IF NOT EXISTS rocpd_{table} AS SELECT * FROM rocpd_{table}{uuid}")
+            self.db.execute(
+                f"CREATE VIEW IF NOT EXISTS rocpd_{table} AS SELECT * FROM rocpd_{table}{uuid}"
+            )
         self.add("metadata", tag="schema_version", value=str(version))
         for text, number in S.items():
             self.add("string", id=number, string=text)
             if version == 4:
                 self.add("info_category", id=number, name=text)
         self.add("info_node", id=1, hash=node, machine_id=f"m{node}", hostname="secret-host")
-        self.add("info_process", id=pid, nid=1, pid=pid, command="./run --token=secret", environment='{"TOKEN": "secret"}')
+        self.add(
+            "info_process",
+            id=pid,
+            nid=1,
+            pid=pid,
+            command="./run --token=secret",
+            environment='{"TOKEN": "secret"}',
+        )
         self.add("info_thread", id=5, nid=1, pid=pid, tid=pid)
-        self.add("info_agent", id=0, nid=1, pid=pid, type="CPU", absolute_index=0, type_index=0, name="AMD EPYC", extdata="{}")
+        self.add(
+            "info_agent",
+            id=0,
+            nid=1,
+            pid=pid,
+            type="CPU",
+            absolute_index=0,
+            type_index=0,
+            name="AMD EPYC",
+            extdata="{}",
+        )
         for gpu in (0, 1):
-            place = {"id": gpu + 1, "nid": 1, "pid": pid, "type": "GPU", "absolute_index": gpu + 1, "type_index": gpu}
-            self.add("info_agent", **place, name="gfx942", product_name="AMD Instinct MI300X", extdata=json.dumps(AGENT))
+            place = {
+                "id": gpu + 1,
+                "nid": 1,
+                "pid": pid,
+                "type": "GPU",
+                "absolute_index": gpu + 1,
+                "type_index": gpu,
+            }
+            self.add(
+                "info_agent",
+                **place,
+                name="gfx942",
+                product_name="AMD Instinct MI300X",
+                extdata=json.dumps(AGENT),
+            )
         self.add(
             "info_kernel_symbol",
             id=8,
@@ -110,10 +168,15 @@ class Database:
 
     def add(self, table: str, **values: Any) -> int:
         self.count[table] += 1
-        values = {"id": self.count[table]} | values if "id" in self.layout[table].split(", ") else values
+        values = (
+            {"id": self.count[table]} | values if "id" in self.layout[table].split(", ") else values
+        )
         columns = ", ".join(f'"{c}"' for c in values)
         marks = ", ".join("?" * len(values))
-        self.db.execute(f"INSERT INTO rocpd_{table}{self.uuid} ({columns}) VALUES ({marks})", list(values.values()))
+        self.db.execute(
+            f"INSERT INTO rocpd_{table}{self.uuid} ({columns}) VALUES ({marks})",
+            list(values.values()),
+        )
         return int(values.get("id", 0))
 
     def event(self, category: str, stack: int, parent: int | None = None, **more: Any) -> int:
@@ -131,24 +194,81 @@ class Database:
         if self.version == 3:
             known = self.layout[table].split(", ")
             where = {k: v for k, v in place.items() if k in known}
-            self.add(table, nid=1, pid=self.pid, tid=5, start=START + at, end=START + at + lasts, **where, **values)
+            self.add(
+                table,
+                nid=1,
+                pid=self.pid,
+                tid=5,
+                start=START + at,
+                end=START + at + lasts,
+                **where,
+                **values,
+            )
             return
         track = self.add("track", nid=1, pid=self.pid, tid=5, **place)
-        ids = {k: self.add("timestamp", value=START + at + d, phase=p) for k, d, p in (("start_id", 0, 1), ("end_id", lasts, 2))}
+        ids = {
+            k: self.add("timestamp", value=START + at + d, phase=p)
+            for k, d, p in (("start_id", 0, 1), ("end_id", lasts, 2))
+        }
         self.add(table, track_id=track, **ids, **values)
 
-    def call(self, name: str, at: int, lasts: int, stack: int, category: str = "HIP_RUNTIME_API_EXT", parent: int = 0) -> None:
-        self.timed("region", at, lasts, {}, name_id=S[name], event_id=self.event(category, stack, parent))
+    def call(
+        self,
+        name: str,
+        at: int,
+        lasts: int,
+        stack: int,
+        category: str = "HIP_RUNTIME_API_EXT",
+        parent: int = 0,
+    ) -> None:
+        self.timed(
+            "region", at, lasts, {}, name_id=S[name], event_id=self.event(category, stack, parent)
+        )
 
-    def kernel(self, at: int, lasts: int, stack: int, kernel: Any = 8, gpu: int = 1, stream: int = 3) -> None:
-        sizes = {"group_segment_size": 512, "workgroup_size_x": 256, "workgroup_size_y": 2, "workgroup_size_z": 1}
+    def kernel(
+        self, at: int, lasts: int, stack: int, kernel: Any = 8, gpu: int = 1, stream: int = 3
+    ) -> None:
+        sizes = {
+            "group_segment_size": 512,
+            "workgroup_size_x": 256,
+            "workgroup_size_y": 2,
+            "workgroup_size_z": 1,
+        }
         sizes |= {"grid_size_x": 1000, "grid_size_y": 4, "grid_size_z": 1}
-        place, event = {"agent_id": gpu, "queue_id": 1, "stream_id": stream}, self.event("KERNEL_DISPATCH", stack)
-        self.timed("kernel_dispatch", at, lasts, place, kernel_id=kernel, dispatch_id=at, event_id=event, **sizes)
+        place, event = (
+            {"agent_id": gpu, "queue_id": 1, "stream_id": stream},
+            self.event("KERNEL_DISPATCH", stack),
+        )
+        self.timed(
+            "kernel_dispatch",
+            at,
+            lasts,
+            place,
+            kernel_id=kernel,
+            dispatch_id=at,
+            event_id=event,
+            **sizes,
+        )
 
-    def copy(self, at: int, lasts: int, stack: int, source: Any, target: Any, size: Any, name: str = "MEMORY_COPY_HOST_TO_DEVICE") -> None:
+    def copy(
+        self,
+        at: int,
+        lasts: int,
+        stack: int,
+        source: Any,
+        target: Any,
+        size: Any,
+        name: str = "MEMORY_COPY_HOST_TO_DEVICE",
+    ) -> None:
         about = {"name_id": S[name], "src_agent_id": source, "dst_agent_id": target, "size": size}
-        self.timed("memory_copy", at, lasts, {"stream_id": 3}, **about, event_id=self.event("MEMORY_COPY", stack))
+        self.timed(
+            "memory_copy",
+            at,
+            lasts,
+            {"stream_id": 3},
+            **about,
+            event_id=self.event("MEMORY_COPY", stack),
+        )
 
     def turns(self, turns: int = 3) -> Database:
         """Turns of a copy and a kernel."""
@@ -157,7 +277,14 @@ class Database:
             self.call("hipMemcpy", at, 20_000, 4 * k + 1)
             self.copy(at + 9_000, 9_000, 4 * k + 1, 0, 1, 4096)
             self.call("hipLaunchKernel", at + 30_000, 5_000, 4 * k + 2)
-            self.call("hsa_signal_store_screlease", at + 31_000, 100, 4 * k + 3, "HSA_CORE_API", parent=4 * k + 2)
+            self.call(
+                "hsa_signal_store_screlease",
+                at + 31_000,
+                100,
+                4 * k + 3,
+                "HSA_CORE_API",
+                parent=4 * k + 2,
+            )
             self.kernel(at + 40_000, 30_000, 4 * k + 3)
         return self
 
@@ -175,21 +302,50 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
 
 def test_calls_kernels_and_copies(database: Database) -> None:
     trace = database.turns().read()
-    assert {t: f.height for t, f in trace.tables.items()} == {"api": 9, "kernels": 3, "copies": 3, "streams": 1, "devices": 2}
+    assert {t: f.height for t, f in trace.tables.items()} == {
+        "api": 9,
+        "kernels": 3,
+        "copies": 3,
+        "streams": 1,
+        "devices": 2,
+    }
     first = trace.kernels.row(0, named=True)
-    assert first["start_ns"] == 40_000 and first["end_ns"] == 70_000 and trace.facts["base_ns"] == START + 1_000
-    assert (first["blocks"], first["threads"], first["registers"], first["shared_bytes"]) == (4 * 2, 512, 20, 512)
+    assert (
+        first["start_ns"] == 40_000
+        and first["end_ns"] == 70_000
+        and trace.facts["base_ns"] == START + 1_000
+    )
+    assert (first["blocks"], first["threads"], first["registers"], first["shared_bytes"]) == (
+        4 * 2,
+        512,
+        20,
+        512,
+    )
     assert (first["device"], first["stream"], first["process"]) == (0, 3, 908 << 24)
     assert trace.text(trace.kernels).unique().to_list() == ["void n::scale<float>(float*)"]
     assert trace.text(trace.kernels, "short_name").unique().to_list() == ["scale"]
     assert trace.api["thread"].unique().to_list() == [908 << 24 | 908]
     assert trace.api["level"].value_counts().sort("level").rows() == [(0, 6), (1, 3)]
     copy = trace.copies.row(0, named=True)
-    assert (copy["direction"], copy["size_bytes"], copy["device"], copy["source_memory"], copy["target_memory"]) == (1, 4096, 0, 0, 3)
+    assert (
+        copy["direction"],
+        copy["size_bytes"],
+        copy["device"],
+        copy["source_memory"],
+        copy["target_memory"],
+    ) == (1, 4096, 0, 0, 3)
     assert all(dict(f.schema) == dtypes(t) for t, f in trace.tables.items())
     device = trace.devices.row(1, named=True)
-    assert (device["device"], device["name"], device["chip"]) == (1, "AMD Instinct MI300X", "gfx942")
-    assert (device["memory_bytes"], device["multiprocessors"], device["clock_hz"]) == (1 << 36, 304, 2_100_000_000)
+    assert (device["device"], device["name"], device["chip"]) == (
+        1,
+        "AMD Instinct MI300X",
+        "gfx942",
+    )
+    assert (device["memory_bytes"], device["multiprocessors"], device["clock_hz"]) == (
+        1 << 36,
+        304,
+        2_100_000_000,
+    )
     assert codes(trace) == {"P113": 3, "P119": 1}
 
 
@@ -198,7 +354,10 @@ def test_a_kernel_belongs_to_the_outermost_call(database: Database) -> None:
     trace = database.turns().read()
     pairs = launch_pairs(trace.tables)
     calls = trace.text(trace.api).gather(pairs["api_row"]).to_list()
-    assert dict(zip(pairs["table"].to_list(), calls, strict=True)) == {"kernels": "hipLaunchKernel", "copies": "hipMemcpy"}
+    assert dict(zip(pairs["table"].to_list(), calls, strict=True)) == {
+        "kernels": "hipLaunchKernel",
+        "copies": "hipMemcpy",
+    }
     assert pairs.height == 6
 
 
@@ -207,27 +366,49 @@ def test_inspect_and_facts(database: Database) -> None:
     profile = build(trace)
     source, fits, _ = observed_machine(profile, None)
     said = describe(profile, source, fits, start_up(profile))
-    assert said["kernels"]["count"] == 20 and said["copies"]["h2d"]["bytes"] == 20 * 4096 and said["closure_defect_ns"] == 0
-    assert trace.facts["format"] == "rocpd" and trace.facts["schema_version"] == str(database.version)
+    assert (
+        said["kernels"]["count"] == 20
+        and said["copies"]["h2d"]["bytes"] == 20 * 4096
+        and said["closure_defect_ns"] == 0
+    )
+    assert trace.facts["format"] == "rocpd" and trace.facts["schema_version"] == str(
+        database.version
+    )
     assert trace.facts["tables"]["region"] == 60 and trace.facts["session_start_utc_ns"] is None
     assert trace.facts["recorded"] == ["api", "copies", "kernels"]
     assert "secret" not in json.dumps([trace.facts, trace.names.to_list()])
 
 
 def test_directions_follow_from_agents(database: Database) -> None:
-    pairs, way = [(1, 0), (1, 1), (1, 2), (0, 0), (None, None), (None, None)], "MEMORY_COPY_HOST_TO_DEVICE"
+    pairs, way = (
+        [(1, 0), (1, 1), (1, 2), (0, 0), (None, None), (None, None)],
+        "MEMORY_COPY_HOST_TO_DEVICE",
+    )
     for at, (source, target) in enumerate(pairs, start=1):
-        database.copy(1_000 * at, 10, at, source, target, 64, "MEMORY_COPY_DEVICE_TO_DEVICE" if at == 5 else way)
+        database.copy(
+            1_000 * at,
+            10,
+            at,
+            source,
+            target,
+            64,
+            "MEMORY_COPY_DEVICE_TO_DEVICE" if at == 5 else way,
+        )
     trace = database.read()
     assert trace.copies["direction"].to_list() == [2, 3, 4, 5, 3, 1]
-    assert trace.copies.row(2, named=True)["source_device"] == 0 and trace.copies.row(2, named=True)["target_device"] == 1
+    assert (
+        trace.copies.row(2, named=True)["source_device"] == 0
+        and trace.copies.row(2, named=True)["target_device"] == 1
+    )
 
 
 def test_ranges_marks_and_what_is_not_read(database: Database) -> None:
     database.turns(1)
     event = database.event("MARKER_CORE_API", 90, message="step 1")
     database.timed("region", 500, 90_000, {}, name_id=S["roctxRangePushA"], event_id=event)
-    database.timed("region", 600, 50, {}, name_id=S["ncclAllReduce"], event_id=database.event("RCCL_API", 91))
+    database.timed(
+        "region", 600, 50, {}, name_id=S["ncclAllReduce"], event_id=database.event("RCCL_API", 91)
+    )
     track = database.add("track", nid=1, pid=908, tid=5)
     for category, stack in (("MARKER_CORE_API", 92), ("HIP_RUNTIME_API_EXT", 93)):
         message: dict[str, Any] = {"message": "here"} if stack == 92 else {}
@@ -240,10 +421,15 @@ def test_ranges_marks_and_what_is_not_read(database: Database) -> None:
             database.add("sample", track_id=track, name_id=name, timestamp_id=stamp, event_id=event)
     trace = database.read()
     assert trace.text(trace.ranges).to_list() == ["step 1", "here"]
-    assert trace.ranges["kind"].to_list() == [59, 34] and trace.ranges["end_ns"].to_list() == [90_000, None]
+    assert trace.ranges["kind"].to_list() == [59, 34] and trace.ranges["end_ns"].to_list() == [
+        90_000,
+        None,
+    ]
     assert codes(trace)["P178"] == 1
     # schema 3 does not keep the name of a call without length
-    assert (trace.api["end_ns"] == trace.api["start_ns"]).sum() == 1 and trace.api["name"].null_count() == (database.version == 3)
+    assert (trace.api["end_ns"] == trace.api["start_ns"]).sum() == 1 and trace.api[
+        "name"
+    ].null_count() == (database.version == 3)
 
 
 def test_calls_without_events_are_told_by_their_names(database: Database) -> None:
@@ -253,17 +439,37 @@ def test_calls_without_events_are_told_by_their_names(database: Database) -> Non
     database.db.execute(f"DROP TABLE rocpd_event{database.uuid}")
     trace = database.read()
     assert (trace.api.height, trace.ranges.height, trace.kernels.height) == (3, 1, 1)
-    assert trace.text(trace.ranges).to_list() == ["roctxRangePushA"] and launch_pairs(trace.tables).is_empty()
+    assert (
+        trace.text(trace.ranges).to_list() == ["roctxRangePushA"]
+        and launch_pairs(trace.tables).is_empty()
+    )
 
 
 def test_allocations_and_frees(database: Database) -> None:
     place: dict[str, Any] = {"agent_id": 1}
     database.turns(1)
-    for at, kind, level, size, of in ((1, "ALLOC", "REAL", 100, place), (2, "FREE", "REAL", 0, {}), (3, "ALLOC", "SCRATCH", 9, place)):
+    for at, kind, level, size, of in (
+        (1, "ALLOC", "REAL", 100, place),
+        (2, "FREE", "REAL", 0, {}),
+        (3, "ALLOC", "SCRATCH", 9, place),
+    ):
         event = database.event("MEMORY_ALLOCATION", 60 + at)
-        database.timed("memory_allocate", at * 100, 10, of, type=kind, level=level, address=0x7F00, size=size, event_id=event)
+        database.timed(
+            "memory_allocate",
+            at * 100,
+            10,
+            of,
+            type=kind,
+            level=level,
+            address=0x7F00,
+            size=size,
+            event_id=event,
+        )
     trace = database.read()
-    assert trace.allocations.select("operation", "size_bytes", "memory", "device").rows() == [(0, 100, 3, 0), (1, 100, 3, 0)]
+    assert trace.allocations.select("operation", "size_bytes", "memory", "device").rows() == [
+        (0, 100, 3, 0),
+        (1, 100, 3, 0),
+    ]
     assert codes(trace)["P178"] == 1
 
 
@@ -277,13 +483,20 @@ def test_several_processes_in_one_file(tmp_path: Path) -> None:
     trace = rocprof.read(path)
     assert trace.kernels.height == 6 and launch_pairs(trace.tables).height == 12
     # two containers may have the same process number: they stay two processes
-    assert trace.kernels["process"].n_unique() == 3 and {908 << 24, 909 << 24} < set(trace.kernels["process"].to_list())
+    assert trace.kernels["process"].n_unique() == 3 and {908 << 24, 909 << 24} < set(
+        trace.kernels["process"].to_list()
+    )
 
 
 def refused(path: Path) -> ProfileError:
     with pytest.raises(ProfileError) as caught:
         rocprof.read(path)
-    assert caught.value.where == str(path) and caught.value.found and caught.value.cause and caught.value.fix
+    assert (
+        caught.value.where == str(path)
+        and caught.value.found
+        and caught.value.cause
+        and caught.value.fix
+    )
     return caught.value
 
 
@@ -299,7 +512,10 @@ def test_several_machines_share_no_clock(tmp_path: Path) -> None:
 def test_other_databases_are_refused_by_name(tmp_path: Path) -> None:
     rpd = tmp_path / "trace.rpd"
     with closing(sqlite3.connect(rpd)) as db, db:
-        db.executescript("CREATE TABLE rocpd_api (id, start); CREATE TABLE rocpd_op (id, start); CREATE TABLE rocpd_string (id, string)")
+        db.executescript(
+            "CREATE TABLE rocpd_api (id, start); CREATE TABLE rocpd_op (id, start); CREATE "
+            "TABLE rocpd_string (id, string)"
+        )
     error = refused(rpd)
     assert error.code == "P045" and "rocmProfileData" in error.found
     bare = tmp_path / "bare.db"
@@ -338,14 +554,25 @@ def test_hostile_cells(database: Database) -> None:
         f"UPDATE rocpd_info_agent{u} SET extdata = '[' || extdata, product_name = 7 WHERE id = 2",
         f"UPDATE rocpd_kernel_dispatch{u} SET grid_size_x = -5, kernel_id = 'nine' WHERE id = 1",
         f"UPDATE rocpd_memory_copy{u} SET size = 1e300, src_agent_id = NULL WHERE id = 1",
-        f"UPDATE rocpd_info_kernel_symbol{u} SET display_name = char(27) || '[31m<script>' WHERE id = 8",
+        (
+            f"UPDATE rocpd_info_kernel_symbol{u} SET display_name = char(27) || '[31m<script>' "
+            "WHERE id = 8"
+        ),
         f"CREATE TRIGGER t AFTER INSERT ON rocpd_string{u} BEGIN DELETE FROM rocpd_string{u}; END",
         f"CREATE VIEW rocpd_region_zz AS SELECT * FROM rocpd_region{u}",
     ):
         database.db.execute(sql)
     trace = database.read()
-    assert trace.kernels.height == 3 and trace.kernels["blocks"].null_count() == 1 and trace.kernels["name"].null_count() == 1
-    assert trace.copies["size_bytes"].null_count() == 1 and codes(trace)["P128"] == 4 and trace.api.height == 9
+    assert (
+        trace.kernels.height == 3
+        and trace.kernels["blocks"].null_count() == 1
+        and trace.kernels["name"].null_count() == 1
+    )
+    assert (
+        trace.copies["size_bytes"].null_count() == 1
+        and codes(trace)["P128"] == 4
+        and trace.api.height == 9
+    )
     build(trace)
 
 

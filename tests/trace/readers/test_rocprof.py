@@ -1,4 +1,6 @@
-"""Recordings of rocprof: its database and JSON; real files of all of AMD's profilers against their truth."""
+"""Recordings of rocprof: its database and JSON; real files of all of AMD's profilers against their
+truth.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from typing import Any
 
 import polars as pl
 import pytest
-from build_rocprof import START, equal_but_for_numbering, open_with_reader, refused, v1_database, v1_json, v3
+from build_rocprof import (
+    START,
+    equal_but_for_numbering,
+    open_with_reader,
+    refused,
+    v1_database,
+    v1_json,
+    v3,
+)
 from refusals import codes
 
 from turnbuckle.profile.classify import CALL_CLASSES, call_class, call_classes
@@ -40,14 +50,34 @@ def test_database_and_json_of_rocprof(tmp_path: Path) -> None:
         "streams": 1,
     }
     kernel = a.kernels.row(0, named=True)
-    assert kernel | {"device": 1, "stream": 3, "process": 909 << 24, "blocks": None, "threads": None, "graph_node": None} == kernel
-    # the copy's size stands in its call; of a call with two sets it cannot be told which set which bytes
-    assert a.copies["size_bytes"].to_list() == [4096] and a.memsets["size_bytes"].to_list() == [None, None]
+    assert (
+        kernel
+        | {
+            "device": 1,
+            "stream": 3,
+            "process": 909 << 24,
+            "blocks": None,
+            "threads": None,
+            "graph_node": None,
+        }
+        == kernel
+    )
+    # the copy's size stands in its call; of a call with two sets it cannot be told which set which
+    # bytes
+    assert a.copies["size_bytes"].to_list() == [4096] and a.memsets["size_bytes"].to_list() == [
+        None,
+        None,
+    ]
     assert launch_pairs(a.tables).height == 4
     assert a.ranges["kind"].to_list() == [59, 34] and a.text(a.ranges).to_list() == ["step", "mark"]
-    assert a.allocations.select("operation", "size_bytes", "memory").rows() == [(0, 8192, 3), (1, 8192, 3)]
+    assert a.allocations.select("operation", "size_bytes", "memory").rows() == [
+        (0, 8192, 3),
+        (1, 8192, 3),
+    ]
     assert codes(a) == {"P113": 1, "P123": 1, "P176": 1} and codes(b) == {"P113": 1, "P176": 1}
-    assert b.devices.row(0, named=True)["memory_bytes"] == 33538048 * 1024 and "secret" not in json.dumps([b.facts, b.names.to_list()])
+    assert b.devices.row(0, named=True)[
+        "memory_bytes"
+    ] == 33538048 * 1024 and "secret" not in json.dumps([b.facts, b.names.to_list()])
 
 
 def test_a_database_and_its_json_are_one_run_with_one_answer(tmp_path: Path) -> None:
@@ -56,7 +86,9 @@ def test_a_database_and_its_json_are_one_run_with_one_answer(tmp_path: Path) -> 
     (tmp_path / "results.json").write_text(v1_json())
     a, b = (open_with_reader(tmp_path / f"results.{kind}") for kind in ("db", "json"))
     assert a.devices.equals(b.devices) and a.devices.height == 1
-    assert codes(a) == codes(b) | {"P230": 1} and "secret" not in json.dumps([a.facts, a.names.to_list()])
+    assert codes(a) == codes(b) | {"P230": 1} and "secret" not in json.dumps(
+        [a.facts, a.names.to_list()]
+    )
     answers = [Run.of(build(trace)).project(["gh200"], draws=20).projections[0] for trace in (a, b)]
     assert answers[0].ends == answers[1].ends and answers[0].seconds == answers[1].seconds
 
@@ -65,7 +97,11 @@ def test_a_database_and_its_json_are_one_run_with_one_answer(tmp_path: Path) -> 
 def test_a_json_of_another_run_describes_no_devices(other: str, tmp_path: Path) -> None:
     v1_database(tmp_path / "results.db")
     text = v1_json()
-    written = {"later": text.replace('"BeginNs": "6', '"BeginNs": "7'), "cut": text[: len(text) // 2], "nothing": ""}
+    written = {
+        "later": text.replace('"BeginNs": "6', '"BeginNs": "7'),
+        "cut": text[: len(text) // 2],
+        "nothing": "",
+    }
     if other == "folder":
         (tmp_path / "results.json").mkdir()
     else:
@@ -79,12 +115,23 @@ def test_kernels_that_rocprof_takes_for_copies(tmp_path: Path) -> None:
     v1_database(path)
     with closing(sqlite3.connect(path)) as db, db:
         for name in ("void CopyRows<int>(int*)", "FillRandom.kd", "CopyBufferRect"):
-            db.execute("INSERT INTO COPY VALUES (?, ?, 1, 0, ?, 1, 3, 9, 909, '', 0)", (START + 90_000, START + 91_000, name))
+            db.execute(
+                "INSERT INTO COPY VALUES (?, ?, 1, 0, ?, 1, 3, 9, 909, '', 0)",
+                (START + 90_000, START + 91_000, name),
+            )
         db.execute("UPDATE OPS SET Name = 'drawMarkers(int)' WHERE Name LIKE 'scale%'")
     db.close()
     trace = open_with_reader(path)
-    assert set(trace.text(trace.kernels)) == {"void CopyRows<int>(int*)", "FillRandom", "drawMarkers(int)"}
-    assert trace.copies["direction"].to_list() == [1, 0] and codes(trace)["P127"] == 1 and trace.memsets.height == 2
+    assert set(trace.text(trace.kernels)) == {
+        "void CopyRows<int>(int*)",
+        "FillRandom",
+        "drawMarkers(int)",
+    }
+    assert (
+        trace.copies["direction"].to_list() == [1, 0]
+        and codes(trace)["P127"] == 1
+        and trace.memsets.height == 2
+    )
 
 
 def test_newer_rocprof_names_processes(tmp_path: Path) -> None:
@@ -93,14 +140,35 @@ def test_newer_rocprof_names_processes(tmp_path: Path) -> None:
         own = '"Index", Data, __section, __lane'
         for table in ("HIP", "HSA"):
             db.execute(f"CREATE TABLE {table} (BeginNs, EndNs, pid, tid, Name, args, {own})")
-        db.execute(f'CREATE TABLE OPS (BeginNs, EndNs, "dev-id", "queue-id", Name, pid, tid, "roctx-range", "stream-id", {own})')
+        db.execute(
+            'CREATE TABLE OPS (BeginNs, EndNs, "dev-id", "queue-id", Name, pid, tid, '
+            f'"roctx-range", "stream-id", {own})'
+        )
         db.execute(f"CREATE TABLE COPY (BeginNs, EndNs, Name, pid, tid, {own})")
         for pid in (11, 12):
             at = START + pid
-            db.execute("INSERT INTO HIP VALUES (?, ?, ?, 50, 'hipLaunchKernel', '( stream(4))', 1, '', 2, 50)", (at, at + 5, pid))
-            db.execute("INSERT INTO HSA VALUES (?, ?, ?, 50, 'hsa_amd_memory_async_copy', '()', 1, '', 3, 50)", (at + 100, at + 105, pid))
-            db.execute("INSERT INTO OPS VALUES (?, ?, 0, 2, 'k(int)', ?, 50, '', 4, 1, '', 6, 4)", (at + 9, at + 20, pid))
-            db.execute("INSERT INTO COPY VALUES (?, ?, 'async-copy', ?, 50, 1, '', 1, 50)", (at + 110, at + 120, pid))
+            db.execute(
+                (
+                    "INSERT INTO HIP VALUES (?, ?, ?, 50, 'hipLaunchKernel', '( stream(4))', 1, "
+                    "'', 2, 50)"
+                ),
+                (at, at + 5, pid),
+            )
+            db.execute(
+                (
+                    "INSERT INTO HSA VALUES (?, ?, ?, 50, 'hsa_amd_memory_async_copy', '()', 1, "
+                    "'', 3, 50)"
+                ),
+                (at + 100, at + 105, pid),
+            )
+            db.execute(
+                "INSERT INTO OPS VALUES (?, ?, 0, 2, 'k(int)', ?, 50, '', 4, 1, '', 6, 4)",
+                (at + 9, at + 20, pid),
+            )
+            db.execute(
+                "INSERT INTO COPY VALUES (?, ?, 'async-copy', ?, 50, 1, '', 1, 50)",
+                (at + 110, at + 120, pid),
+            )
     db.close()
     trace = open_with_reader(path)
     pairs = launch_pairs(trace.tables)
@@ -109,19 +177,37 @@ def test_newer_rocprof_names_processes(tmp_path: Path) -> None:
         list(zip(pairs["table"], calls, strict=True))
         == [("kernels", "hipLaunchKernel")] * 2 + [("copies", "hsa_amd_memory_async_copy")] * 2
     )
-    assert trace.kernels["process"].to_list() == [11 << 24, 12 << 24] and trace.kernels["stream"].to_list() == [4, 4]
+    assert trace.kernels["process"].to_list() == [11 << 24, 12 << 24] and trace.kernels[
+        "stream"
+    ].to_list() == [4, 4]
     assert codes(trace)["P127"] == 2 and codes(trace)["P166"] == 2
 
 
 def kernels_csv(counters: str = "", timed: bool = True) -> str:
     times = '"DispatchNs","BeginNs","EndNs","CompleteNs",' if timed else ""
-    columns = ["Index", "KernelName", "gpu-id", "queue-id", "queue-index", "pid", "tid", "grd", "wgr", "lds", "arch_vgpr", "accum_vgpr"]
+    columns = [
+        "Index",
+        "KernelName",
+        "gpu-id",
+        "queue-id",
+        "queue-index",
+        "pid",
+        "tid",
+        "grd",
+        "wgr",
+        "lds",
+        "arch_vgpr",
+        "accum_vgpr",
+    ]
     head = ",".join(f'"{c}"' for c in columns) + f',{times}"DurationNs"{counters}\n'
     rows = []
     for k in range(4):
         at = START + 1000 * k
         stamps = f"{at},{at + 10},{at + 500},{at + 600}," if timed else ""
-        rows.append(f'{k},"void f<int, a>(int*, ""x"") [clone .kd]",8,0,{k},77,77,1000,256,0,16,0,{stamps}490{",7" if counters else ""}\n')
+        rows.append(
+            f'{k},"void f<int, a>(int*, ""x"") [clone '
+            f'.kd]",8,0,{k},77,77,1000,256,0,16,0,{stamps}490{",7" if counters else ""}\n'
+        )
     return head + "".join(rows)
 
 
@@ -135,7 +221,9 @@ def test_kernels_of_rocprof_as_csv_and_database(tmp_path: Path) -> None:
         db.executemany(f"INSERT INTO KERN VALUES ({', '.join('?' * len(table[0]))})", table[1:])
     db.close()
     equal_but_for_numbering(a, open_with_reader(tmp_path / "results.db"))
-    assert a.kernels["blocks"].to_list() == [4] * 4 and a.text(a.kernels).unique().to_list() == ['void f<int, a>(int*, "x")']
+    assert a.kernels["blocks"].to_list() == [4] * 4 and a.text(a.kernels).unique().to_list() == [
+        'void f<int, a>(int*, "x")'
+    ]
     assert codes(a) == {"P123": 1, "P169": 1} and a.facts["recorded"] == ["kernels"]
     path.write_text(kernels_csv(',"SQ_WAVES"'))
     assert codes(open_with_reader(path))["P181"] == 4
@@ -154,41 +242,69 @@ def test_kernels_of_rocprof_as_csv_and_database(tmp_path: Path) -> None:
         ("decode_domain_stats.csv", "decode_results.db", "decode_results.db"),
     ],
 )
-def test_summaries_are_refused_by_name(tmp_path: Path, name: str, beside: str | None, said: str) -> None:
-    (tmp_path / name).write_text('"Name","Calls","TotalDurationNs","AverageNs","Percentage"\nhipMemcpy,3,17,5,100.0\n')
+def test_summaries_are_refused_by_name(
+    tmp_path: Path, name: str, beside: str | None, said: str
+) -> None:
+    (tmp_path / name).write_text(
+        '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\nhipMemcpy,3,17,5,100.0\n'
+    )
     if beside:
         (tmp_path / beside).write_text("x")
     error = refused(tmp_path / name)
     assert error.code == "P044" and said in error.fix
 
 
-# --- all ----------------------------------------------------------------------------------------------------------------
+# --- all ------------------------------------------------------------------------------------------
 
 
 def test_sniffing(tmp_path: Path) -> None:
-    """What PyTorch, Nsight Systems and others write is left to their readers, and theirs to ours."""
+    """What PyTorch, Nsight Systems and others write is left to their readers, and theirs to
+    ours.
+    """
     torch = tmp_path / "trace.json"
     torch.write_text(
-        json.dumps({"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "args": {}}]})
+        json.dumps(
+            {
+                "schemaVersion": 1,
+                "traceEvents": [
+                    {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "args": {}}
+                ],
+            }
+        )
     )
-    assert not rocprof.sniff(torch.read_bytes()[:512], torch) and kineto.sniff(torch.read_bytes()[:512], torch)
+    assert not rocprof.sniff(torch.read_bytes()[:512], torch) and kineto.sniff(
+        torch.read_bytes()[:512], torch
+    )
     (tmp_path / "results.json").write_text(v1_json())
     (tmp_path / "x_results.json").write_text(json.dumps({"rocprofiler-sdk-tool": [v3({})]}))
     wanted = {"results.json": "v1-json", "x_results.json": "v3-json"}
     for name, kind in wanted.items():
-        for written in ((tmp_path / name).read_bytes(), b"\xef\xbb\xbf" + (tmp_path / name).read_bytes()):
+        for written in (
+            (tmp_path / name).read_bytes(),
+            b"\xef\xbb\xbf" + (tmp_path / name).read_bytes(),
+        ):
             (tmp_path / name).write_bytes(written)
-            assert rocprof.kind(written[:512].removeprefix(b"\xef\xbb\xbf"), tmp_path / name) == kind
+            assert (
+                rocprof.kind(written[:512].removeprefix(b"\xef\xbb\xbf"), tmp_path / name) == kind
+            )
     nsys = tmp_path / "report.sqlite"
     with closing(sqlite3.connect(nsys)) as db, db:
         db.execute("CREATE TABLE StringIds (id, value)")
         db.execute('CREATE TABLE HIP ("Index", other)')
     db.close()
     assert not rocprof.sniff(nsys.read_bytes()[:512], nsys)
-    for name, text in {"a.csv": "", "b.csv": "Type,Time(%),Time,Calls\n", "c.csv": "\x00\xff\n", "d.json": "{", "e.json": "[]"}.items():
+    for name, text in {
+        "a.csv": "",
+        "b.csv": "Type,Time(%),Time,Calls\n",
+        "c.csv": "\x00\xff\n",
+        "d.json": "{",
+        "e.json": "[]",
+    }.items():
         (tmp_path / name).write_text(text, encoding="latin-1")
         head = (tmp_path / name).read_bytes()[:512]
-        assert not rocprof.sniff(head, tmp_path / name) and not rocprof_csv.sniff(head, tmp_path / name)
+        assert not rocprof.sniff(head, tmp_path / name) and not rocprof_csv.sniff(
+            head, tmp_path / name
+        )
 
 
 def test_hip_calls_are_classified_like_cuda_calls() -> None:
@@ -199,7 +315,10 @@ def test_hip_calls_are_classified_like_cuda_calls() -> None:
         "alloc": "hipMalloc hipHostMalloc hipFree hipHostFree hipExtMallocWithFlags hipMallocManaged",
         "sync": "hipStreamSynchronize hipDeviceSynchronize hipEventSynchronize",
         "event": "hipEventRecord hipStreamWaitEvent",
-        "query": "hipEventQuery hipGetLastError hipGetDevicePropertiesR0600 hipPointerGetAttributes hipSetDevice",
+        "query": (
+            "hipEventQuery hipGetLastError hipGetDevicePropertiesR0600 hipPointerGetAttributes "
+            "hipSetDevice"
+        ),
         "stream": "hipStreamCreate hipGraphInstantiate",
         "module": "hipModuleLoadData",
         "other": "__hipPushCallConfiguration __hipPopCallConfiguration",
@@ -219,13 +338,15 @@ def test_short_names() -> None:
     assert {n: short_name(n) for n in names} == names
 
 
-# --- real files ---------------------------------------------------------------------------------------------------------
+# --- real files -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def real(shared: Path) -> tuple[Path, dict[str, Any]]:
     truth = json.loads((shared / "traces" / "truth.json").read_text())
-    return shared / "traces", {k.removeprefix("rocprof/"): v["files"] for k, v in truth.items() if k.startswith("rocprof/")}
+    return shared / "traces", {
+        k.removeprefix("rocprof/"): v["files"] for k, v in truth.items() if k.startswith("rocprof/")
+    }
 
 
 def busy_and_span(trace: Trace) -> tuple[int, int]:
@@ -237,8 +358,13 @@ def test_a_training_run_on_mi350(real: tuple[Path, dict[str, Any]]) -> None:
     folder, truth = real
     trace = open_with_reader(folder / "rocprof/rocprofv3_json_mi350_train/908_results.json.gz")
     told = truth["rocprofv3_json_mi350_train"]["_summary"]
-    assert trace.kernels.height == told["kernel_dispatches"] and busy_and_span(trace) == (told["busy_ns"], told["span_ns"])
-    assert trace.devices.height == told["agents"] - 2 and set(trace.devices["name"]) == {"AMD Instinct MI350X"}
+    assert trace.kernels.height == told["kernel_dispatches"] and busy_and_span(trace) == (
+        told["busy_ns"],
+        told["span_ns"],
+    )
+    assert trace.devices.height == told["agents"] - 2 and set(trace.devices["name"]) == {
+        "AMD Instinct MI350X"
+    }
     assert trace.facts["recorded"] == ["kernels"] and trace.api.is_empty()
     assert not any(c in codes(trace) for c in ("P105", "P106", "P128", "P162", "P163"))
 
@@ -251,18 +377,32 @@ def test_one_kokkos_run_as_database_and_json(real: tuple[Path, dict[str, Any]]) 
     assert a.facts["tables"] == b.facts["tables"] == rows
     for trace in (a, b):
         works = trace.kernels.height + codes(trace)["P176"]
-        assert (trace.ranges.height, trace.api.height, works, trace.copies.height + trace.memsets.height) == tuple(rows.values())
+        assert (
+            trace.ranges.height,
+            trace.api.height,
+            works,
+            trace.copies.height + trace.memsets.height,
+        ) == tuple(rows.values())
     equal_but_for_numbering(a, b)
     stats = list(csv.DictReader((place / "results.copy_stats.csv").read_text().splitlines()))
     words = {"CopyHostToDevice": 1, "CopyDeviceToHost": 2}
     for row in stats:
-        copies = a.copies.filter(pl.col("direction") == words[row["Name"]]) if row["Name"] in words else a.memsets
-        assert (copies.height, (copies["end_ns"] - copies["start_ns"]).sum()) == (int(row["Calls"]), int(row["TotalDurationNs"]))
+        copies = (
+            a.copies.filter(pl.col("direction") == words[row["Name"]])
+            if row["Name"] in words
+            else a.memsets
+        )
+        assert (copies.height, (copies["end_ns"] - copies["start_ns"]).sum()) == (
+            int(row["Calls"]),
+            int(row["TotalDurationNs"]),
+        )
     calls = a.api.select(length=pl.col("end_ns") - pl.col("start_ns"), name=a.text(a.api))
     for row in csv.DictReader((place / "results.hip_stats.csv").read_text().splitlines()):
         mine = calls.filter(pl.col("name") == row["Name"])["length"]
         assert (len(mine), mine.sum()) == (int(row["Calls"]), int(row["TotalDurationNs"]))
-    assert int(a.copies["size_bytes"].sum()) == 40_002_736 and a.copies["size_bytes"].null_count() == 0
+    assert (
+        int(a.copies["size_bytes"].sum()) == 40_002_736 and a.copies["size_bytes"].null_count() == 0
+    )
     assert launch_pairs(a.tables).height == 38
 
 
@@ -271,7 +411,11 @@ def test_one_laplacian_as_database_and_csv(real: tuple[Path, dict[str, Any]]) ->
     place = folder / "rocprof/laplacian_rocprof_mi200"
     a, b = open_with_reader(place / "results.db"), open_with_reader(place / "results.csv")
     equal_but_for_numbering(a, b)
-    assert a.kernels.height == truth[place.name]["results.db"]["rows_KERN"] == truth[place.name]["results.csv"]["lines"] - 1
+    assert (
+        a.kernels.height
+        == truth[place.name]["results.db"]["rows_KERN"]
+        == truth[place.name]["results.csv"]["lines"] - 1
+    )
     assert a.kernels["blocks"][0] == 134217728 // 256 and a.kernels["registers"][2] == 12 + 4
 
 
@@ -280,7 +424,10 @@ def test_a_decode_step(real: tuple[Path, dict[str, Any]]) -> None:
     told = truth["llm_decode_rocprofv3"]["_summary"]
     for name in told:
         trace = open_with_reader(folder / "rocprof/llm_decode_rocprofv3" / name)
-        assert (trace.kernels.height, trace.api.height) == (told["decode_kernel_trace.csv"], told["decode_hip_api_trace.csv"])
+        assert (trace.kernels.height, trace.api.height) == (
+            told["decode_kernel_trace.csv"],
+            told["decode_hip_api_trace.csv"],
+        )
         assert codes(trace)["P177"] == 1 and codes(trace)["P167"] == 24
         classes = [CALL_CLASSES[c] for c in call_classes(trace.api["name"], trace.names)]
         assert classes.count("launch") == 181 and classes.count("copy") == 8
@@ -288,7 +435,12 @@ def test_a_decode_step(real: tuple[Path, dict[str, Any]]) -> None:
 
 def test_other_real_files_are_left_to_their_readers(real: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = real
-    others = [p for kind in ("nsys", "kineto", "nvprof", "chakra", "measured") for p in sorted((folder / kind).rglob("*")) if p.is_file()]
+    others = [
+        p
+        for kind in ("nsys", "kineto", "nvprof", "chakra", "measured")
+        for p in sorted((folder / kind).rglob("*"))
+        if p.is_file()
+    ]
     for path in others:
         with path.open("rb") as file:
             head = file.read(512)

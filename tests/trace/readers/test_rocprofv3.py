@@ -11,7 +11,19 @@ from typing import Any
 
 import polars as pl
 import pytest
-from build_rocprof import ALLOCATION, HIP, HSA, MARKER, START, dispatch, open_with_reader, record, refused, turns, v3
+from build_rocprof import (
+    ALLOCATION,
+    HIP,
+    HSA,
+    MARKER,
+    START,
+    dispatch,
+    open_with_reader,
+    record,
+    refused,
+    turns,
+    v3,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import codes
@@ -28,7 +40,11 @@ def written(tmp_path: Path) -> Callable[..., Trace]:
 
     def write(content: Any, name: str = "908_results.json") -> Trace:
         path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else json.dumps({"rocprofiler-sdk-tool": content}).encode())
+        path.write_bytes(
+            content
+            if isinstance(content, bytes)
+            else json.dumps({"rocprofiler-sdk-tool": content}).encode()
+        )
         return open_with_reader(path)
 
     return write
@@ -36,7 +52,13 @@ def written(tmp_path: Path) -> Callable[..., Trace]:
 
 def test_json_of_rocprofv3(written: Callable[..., Trace]) -> None:
     trace = written([v3(turns())])
-    assert {t: f.height for t, f in trace.tables.items()} == {"api": 6, "kernels": 3, "copies": 3, "streams": 1, "devices": 2}
+    assert {t: f.height for t, f in trace.tables.items()} == {
+        "api": 6,
+        "kernels": 3,
+        "copies": 3,
+        "streams": 1,
+        "devices": 2,
+    }
     kernel = trace.kernels.row(0, named=True)
     wanted = {
         "start_ns": 40_000,
@@ -51,7 +73,11 @@ def test_json_of_rocprofv3(written: Callable[..., Trace]) -> None:
     assert kernel | wanted == kernel
     assert trace.text(trace.kernels, "short_name").unique().to_list() == ["scale"]
     copy = trace.copies.row(2, named=True)
-    assert copy | {"size_bytes": 4096, "direction": 1, "device": 0, "target_memory": 3, "source_memory": 0} == copy
+    assert (
+        copy
+        | {"size_bytes": 4096, "direction": 1, "device": 0, "target_memory": 3, "source_memory": 0}
+        == copy
+    )
     assert launch_pairs(trace.tables).height == 6
     assert trace.api["thread"].unique().to_list() == [908 << 24 | 910]
     assert trace.devices["memory_bytes"].to_list() == [1 << 38, None]
@@ -62,18 +88,44 @@ def test_json_of_rocprofv3(written: Callable[..., Trace]) -> None:
 
 def test_ranges_allocations_and_other_kinds(written: Callable[..., Trace]) -> None:
     more: dict[str, list[Any]] = {
-        "marker_api": [record(500, 9000, 50, MARKER, 1), record(600, 0, 51, MARKER, 0), record(700, 1, 52, MARKER, 2)],
+        "marker_api": [
+            record(500, 9000, 50, MARKER, 1),
+            record(600, 0, 51, MARKER, 0),
+            record(700, 1, 52, MARKER, 2),
+        ],
         "memory_allocation": [
-            record(10, 5, 60, ALLOCATION, 1, agent_id={"handle": 702}, address={"value": 77}, allocation_size=4096),
-            record(20, 5, 61, ALLOCATION, 3, agent_id={"handle": 0}, address="0x4d", allocation_size=0),
-            record(30, 5, 62, ALLOCATION, 1, agent_id={"handle": 700}, address={"value": 78}, allocation_size=11),
+            record(
+                10,
+                5,
+                60,
+                ALLOCATION,
+                1,
+                agent_id={"handle": 702},
+                address={"value": 77},
+                allocation_size=4096,
+            ),
+            record(
+                20, 5, 61, ALLOCATION, 3, agent_id={"handle": 0}, address="0x4d", allocation_size=0
+            ),
+            record(
+                30,
+                5,
+                62,
+                ALLOCATION,
+                1,
+                agent_id={"handle": 700},
+                address={"value": 78},
+                allocation_size=11,
+            ),
         ],
         "scratch_memory": [record(1, 2, 3, 4, 5)],
         "rccl_api": [record(1, 2, 3, 4, 5)] * 2,
         "new_kind_\x1b[31m": [{}],
     }
     trace = written([v3(turns() | more)])
-    assert trace.text(trace.ranges).to_list() == ["step", "here"] and trace.ranges["kind"].to_list() == [59, 34]
+    assert trace.text(trace.ranges).to_list() == ["step", "here"] and trace.ranges[
+        "kind"
+    ].to_list() == [59, 34]
     told = trace.allocations.select("operation", "size_bytes", "memory", "device", "address").rows()
     assert told == [(0, 4096, 3, 0, 77), (1, 4096, 3, 0, 77), (0, 11, 2, None, 78)]
     found = next(f for f in trace.findings if f.code == "P178")
@@ -89,11 +141,16 @@ def test_a_kernel_belongs_to_the_outermost_call(written: Callable[..., Trace]) -
     calls["kernel_dispatch"][0]["correlation_id"]["internal"] = 9
     trace = written([v3(calls)])
     pairs = launch_pairs(trace.tables).filter(pl.col("table") == "kernels")
-    assert trace.text(trace.api).gather(pairs["api_row"]).to_list() == ["hipLaunchKernel"] and trace.api["level"].to_list() == [0, 0, 1]
+    assert trace.text(trace.api).gather(pairs["api_row"]).to_list() == [
+        "hipLaunchKernel"
+    ] and trace.api["level"].to_list() == [0, 0, 1]
 
 
 def test_kernels_of_which_only_counters_were_collected(written: Callable[..., Trace]) -> None:
-    counted = [{"thread_id": 1, "records": [{"value": 2.5}], "dispatch_data": dispatch(k * 100, 50, k + 1)} for k in range(4)]
+    counted = [
+        {"thread_id": 1, "records": [{"value": 2.5}], "dispatch_data": dispatch(k * 100, 50, k + 1)}
+        for k in range(4)
+    ]
     trace = written([v3({}, callback=counted)])
     assert trace.kernels.height == 4 and codes(trace)["P181"] == 4
     # where the kernels are traced too, they are not counted twice
@@ -111,7 +168,10 @@ def test_kernels_of_graphs_are_numbered(written: Callable[..., Trace]) -> None:
 
 def test_several_processes(written: Callable[..., Trace]) -> None:
     trace = written([v3(turns(1)), v3(turns(2), pid=909)])
-    assert trace.kernels["process"].to_list().count(909 << 24) == 2 and launch_pairs(trace.tables).height == 6
+    assert (
+        trace.kernels["process"].to_list().count(909 << 24) == 2
+        and launch_pairs(trace.tables).height == 6
+    )
 
 
 def test_streams_that_are_addresses(written: Callable[..., Trace]) -> None:
@@ -119,11 +179,17 @@ def test_streams_that_are_addresses(written: Callable[..., Trace]) -> None:
     for k, work in enumerate(works["kernel_dispatch"]):
         work["stream_id"] = {"handle": 139_690_710_949_888 + 64 * k}
     trace = written([v3(works)])
-    assert sorted(trace.kernels["stream"].to_list()) == [1, 2] and trace.copies["stream"].to_list() == [0, 0] and codes(trace)["P180"] == 3
+    assert (
+        sorted(trace.kernels["stream"].to_list()) == [1, 2]
+        and trace.copies["stream"].to_list() == [0, 0]
+        and codes(trace)["P180"] == 3
+    )
 
 
 @pytest.mark.parametrize("where", [0.3, 0.6, 0.9, 0.99])
-def test_a_file_that_is_cut_off_keeps_its_records(written: Callable[..., Trace], where: float) -> None:
+def test_a_file_that_is_cut_off_keeps_its_records(
+    written: Callable[..., Trace], where: float
+) -> None:
     whole = json.dumps({"rocprofiler-sdk-tool": [v3(turns(200))]}).encode()
     trace = written(whole[: int(len(whole) * where)])
     assert codes(trace)["P163"] == 1 and 0 < trace.kernels.height < 201
@@ -135,7 +201,11 @@ def test_a_file_that_is_cut_off_keeps_its_records(written: Callable[..., Trace],
 def test_broken_records_are_left_out_and_counted(written: Callable[..., Trace]) -> None:
     text = json.dumps({"rocprofiler-sdk-tool": [v3(turns(30))]})
     marks = [f'"dispatch_id": {2 * k + 2}' for k in (4, 9, 29)]
-    for mark, bad in zip(marks, ('"dispatch_id": "un"closed"', '"dispatch_id": 1 2', '"dispatch_id": "open'), strict=True):
+    for mark, bad in zip(
+        marks,
+        ('"dispatch_id": "un"closed"', '"dispatch_id": 1 2', '"dispatch_id": "open'),
+        strict=True,
+    ):
         assert text.count(mark) == 1 or mark == marks[0]
         text = text.replace(mark + ",", bad + ",", 1)
     trace = written(text.encode())
@@ -145,26 +215,52 @@ def test_broken_records_are_left_out_and_counted(written: Callable[..., Trace]) 
 def test_hostile_values(written: Callable[..., Trace]) -> None:
     works = turns(6)
     odd: list[Any] = [None, -1, 1 << 70, 1.5, "0x10", [1]]
-    for value, work, call, copy in zip(odd, works["kernel_dispatch"], works["hip_api"], works["memory_copy"], strict=False):
-        work["dispatch_info"] |= {"kernel_id": value, "agent_id": value, "grid_size": value, "queue_id": {"handle": value}}
+    for value, work, call, copy in zip(
+        odd, works["kernel_dispatch"], works["hip_api"], works["memory_copy"], strict=False
+    ):
+        work["dispatch_info"] |= {
+            "kernel_id": value,
+            "agent_id": value,
+            "grid_size": value,
+            "queue_id": {"handle": value},
+        }
         call |= {"kind": value, "thread_id": value, "correlation_id": value}
         copy |= {"bytes": value, "src_agent_id": value, "operation": value}
     works["kernel_dispatch"] += [7, None, {"dispatch_info": 3}]  # type: ignore[list-item]
     works["hip_api"].append(record(0, 1, 1, HIP, 0) | {"start_timestamp": 0})
     names = [{"kernel_id": 8, "formatted_kernel_name": "\ud800<script>\x1b[31m" + "<" * 5000}]
-    trace = written([v3(works, agents=[None, {}, {"id": 1, "type": 2, "mem_banks": 7}], kernel_symbols=names)])
-    assert trace.kernels.height == 6 and codes(trace)["P162"] == 3 and codes(trace)["P105"] > 0 and codes(trace)["P106"] > 0
+    trace = written(
+        [v3(works, agents=[None, {}, {"id": 1, "type": 2, "mem_banks": 7}], kernel_symbols=names)]
+    )
+    assert (
+        trace.kernels.height == 6
+        and codes(trace)["P162"] == 3
+        and codes(trace)["P105"] > 0
+        and codes(trace)["P106"] > 0
+    )
     assert trace.api["start_ns"].null_count() == 1
     build(trace)
 
 
 def test_depth_bombs_and_growth(written: Callable[..., Trace], tmp_path: Path) -> None:
-    deep = '{"rocprofiler-sdk-tool": [{"metadata": ' + '{"a":' * 200_000 + "1" + "}" * 200_000 + ', "buffer_records": {"kernel_dispatch": ['
+    deep = (
+        '{"rocprofiler-sdk-tool": [{"metadata": '
+        + '{"a":' * 200_000
+        + "1"
+        + "}" * 200_000
+        + ', "buffer_records": {"kernel_dispatch": ['
+    )
     text = deep + "[" * 200_000 + "]" * 200_000 + ", " + json.dumps(dispatch(1, 2, 3)) + "]}}]}"
     trace = written(text.encode())
     assert trace.kernels.height == 1 and codes(trace)["P162"] == 1
     bomb = tmp_path / "bomb_results.json.gz"
-    bomb.write_bytes(gzip.compress(b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}}' + b" " * (80 << 20) + b"]}", 1, mtime=0))
+    bomb.write_bytes(
+        gzip.compress(
+            b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}}' + b" " * (80 << 20) + b"]}",
+            1,
+            mtime=0,
+        )
+    )
     assert refused(bomb).code == "P026"
 
 
@@ -175,10 +271,15 @@ def test_through_the_door_with_cache_and_progress(tmp_path: Path) -> None:
     first = read(path, progress=shares.append)
     assert shares == sorted(shares) and shares[-1] == 1.0
     again = read(path)
-    assert again.facts == first.facts and all(f.equals(again.table(t)) for t, f in first.tables.items())
+    assert again.facts == first.facts and all(
+        f.equals(again.table(t)) for t, f in first.tables.items()
+    )
     first.to_parquet(tmp_path / "kept")
     kept = read(tmp_path / "kept")
-    assert kept.facts["recorded"] == first.facts["recorded"] and kept.facts["base_ns"] == first.facts["base_ns"]
+    assert (
+        kept.facts["recorded"] == first.facts["recorded"]
+        and kept.facts["base_ns"] == first.facts["base_ns"]
+    )
     assert all(f.equals(kept.table(t)) for t, f in first.tables.items())
 
 
@@ -193,9 +294,18 @@ def test_nothing_to_read(tmp_path: Path) -> None:
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=40), st.integers(0, 1))
 @settings(max_examples=60)
 def test_pieces_make_no_difference(sizes: list[int], odd: int) -> None:
-    """However the text is cut into pieces, the same elements come out; the end of the text may be missing."""
-    items = [{"size": 1, "name": 'a "é" \\ }{][', "n": [1.5, -12345678901, None]}, 3, "x", {"size": 2, "kind": 1}] * 5
-    text = json.dumps({"skip": {"deep": [1, "]", {"a": '\\"'}]}, "n": 12, "list": items}, ensure_ascii=False).encode()
+    """However the text is cut into pieces, the same elements come out; the end of the text may be
+    missing.
+    """
+    items = [
+        {"size": 1, "name": 'a "é" \\ }{][', "n": [1.5, -12345678901, None]},
+        3,
+        "x",
+        {"size": 2, "kind": 1},
+    ] * 5
+    text = json.dumps(
+        {"skip": {"deep": [1, "]", {"a": '\\"'}]}, "n": 12, "list": items}, ensure_ascii=False
+    ).encode()
 
     def pieces(until: int) -> Iterator[bytes]:
         at, k = 0, 0

@@ -28,22 +28,49 @@ def test_streams_calls_and_ranges_are_read_and_the_lines_of_xla_are_not(tmp_path
     counts = {name: trace.table(name).height for name in sorted(trace.has)}
     assert counts == {"api": 9, "copies": 3, "devices": 1, "kernels": 3, "ranges": 6}
     kernel, copy = trace.kernels.row(1, named=True), trace.copies.row(1, named=True)
-    assert (kernel["start_ns"], kernel["end_ns"], kernel["stream"]) == (140_000, 160_000, 14), "times count from the first event"
-    assert (kernel["blocks"], kernel["threads"], kernel["registers"], kernel["shared_bytes"]) == (8, 128, 32, 1040)
+    assert (kernel["start_ns"], kernel["end_ns"], kernel["stream"]) == (140_000, 160_000, 14), (
+        "times count from the first event"
+    )
+    assert (kernel["blocks"], kernel["threads"], kernel["registers"], kernel["shared_bytes"]) == (
+        8,
+        128,
+        32,
+        1040,
+    )
     assert trace.text(trace.kernels).to_list() == ["fusion_1"] * 3
-    assert (copy["size_bytes"], copy["direction"], copy["source_memory"], copy["target_memory"], copy["stream"]) == (4096, 1, 2, 3, 13)
+    assert (
+        copy["size_bytes"],
+        copy["direction"],
+        copy["source_memory"],
+        copy["target_memory"],
+        copy["stream"],
+    ) == (4096, 1, 2, 3, 13)
     device = trace.devices.row(0, named=True)
-    assert (device["clock_hz"], device["multiprocessors"], device["compute_major"]) == (1_410_000_000, 108, 8)
+    assert (device["clock_hz"], device["multiprocessors"], device["compute_major"]) == (
+        1_410_000_000,
+        108,
+        8,
+    )
     assert trace.ranges["kind"].to_list() == [1, 2] * 3
     assert not trace.names.str.contains("secret-host").any()
 
 
 def test_a_gpu_of_amd_is_none_of_nvidia(tmp_path: Path) -> None:
-    """AMD counts capabilities otherwise: 9.4 is CDNA 3, not a chip of Hopper; 9.0 are four chips, and none is guessed."""
+    """AMD counts capabilities otherwise: 9.4 is CDNA 3, not a chip of Hopper; 9.0 are four chips,
+    and none is guessed.
+    """
     titles = []
     for minor in (4, 0):
-        about = {"device_vendor": "AMD", "core_count": 304, "clock_rate": 2_100_000, "compute_cap_major": 9, "compute_cap_minor": minor}
-        plane = b.plane("/device:GPU:0", about, [("Stream #1", 0, [("k", 10, 20, {}), ("k", 50, 20, {})])])
+        about = {
+            "device_vendor": "AMD",
+            "core_count": 304,
+            "clock_rate": 2_100_000,
+            "compute_cap_major": 9,
+            "compute_cap_minor": minor,
+        }
+        plane = b.plane(
+            "/device:GPU:0", about, [("Stream #1", 0, [("k", 10, 20, {}), ("k", 50, 20, {})])]
+        )
         run = Run.read(written(tmp_path / f"{minor}.xplane.pb", b.space(plane)))
         assert run.trace.devices["compute_major"].to_list() == [None]
         titles.append(run.source.title)
@@ -58,7 +85,9 @@ def test_calls_are_paired_with_what_they_started_and_a_run_is_projected(tmp_path
 
 
 def test_a_recording_of_the_device_alone_says_what_is_missing(tmp_path: Path) -> None:
-    alone = b.space(b.plane("/device:GPU:0", {}, [("Stream #1", 0, [("k", 10, 20, {}), ("k", 50, 20, {})])]))
+    alone = b.space(
+        b.plane("/device:GPU:0", {}, [("Stream #1", 0, [("k", 10, 20, {}), ("k", 50, 20, {})])])
+    )
     run = Run.read(written(tmp_path / "a.xplane.pb", alone))
     assert summary.kernels(run.profile)["busy_ns"] == 40 and not run.projectable
     assert "host calls" in refused("A140", run.project, "gh200").what
@@ -69,7 +98,10 @@ def test_packed_damaged_and_foreign_ones(tmp_path: Path) -> None:
     packed = read(written(tmp_path / "a.xplane.pb.gz", gzip.compress(content)))
     assert packed.kernels.equals(read(written(tmp_path / "a.xplane.pb", content)).kernels)
     refused("P087", read, written(tmp_path / "cut.xplane.pb", content[:-40]))
-    tpu = b.space(b.plane("/device:TPU:0", {}, [("XLA Ops", 0, [("f", 1, 2, {})])]), b.plane("/host:CPU", {}, []))
+    tpu = b.space(
+        b.plane("/device:TPU:0", {}, [("XLA Ops", 0, [("f", 1, 2, {})])]),
+        b.plane("/host:CPU", {}, []),
+    )
     error = refused("P088", read, written(tmp_path / "tpu.xplane.pb", tpu))
     assert "/device:TPU:0" in error.found
 
@@ -88,8 +120,14 @@ def test_flipped_bytes_are_refused_or_read_but_never_raise_anything_else(tmp_pat
 
 
 def test_times_beyond_belief_are_left_out_and_counted(tmp_path: Path) -> None:
-    before_all_time: tuple[str, int, list[b.Event]] = ("Stream #2", (1 << 64) - 5, [("k", 10, 20, {})])
-    content = b.space(b.plane("/device:GPU:0", {}, [("Stream #1", 0, [("k", 10, 20, {})]), before_all_time]))
+    before_all_time: tuple[str, int, list[b.Event]] = (
+        "Stream #2",
+        (1 << 64) - 5,
+        [("k", 10, 20, {})],
+    )
+    content = b.space(
+        b.plane("/device:GPU:0", {}, [("Stream #1", 0, [("k", 10, 20, {})]), before_all_time])
+    )
     trace = read(written(tmp_path / "a.xplane.pb", content))
     assert trace.kernels.height == 1 and codes(trace)["P162"] == 1
 

@@ -1,7 +1,9 @@
-"""Programs over installed packages: libraries.py NAME [ITERATIONS].  The work is the library's; only the call of it is here.
+"""Programs over installed packages: libraries.py NAME [ITERATIONS].  The work is the library's;
+only the call of it is here.
 
-Every program does its work once before it is timed, so that nothing is compiled in the loop, and ends with a line that says when its
-loop began and ended on the monotonic clock: `loop_ns BEGIN END`.  `LOOP_FROM_NS`, a time on that clock, has it wait until then.
+Every program does its work once before it is timed, so that nothing is compiled in the loop, and
+ends with a line that says when its loop began and ended on the monotonic clock: `loop_ns BEGIN
+END`.  `LOOP_FROM_NS`, a time on that clock, has it wait until then.
 """
 
 from __future__ import annotations
@@ -144,7 +146,9 @@ def reikna_matrix() -> Step:
 
 @program(30)
 def conjugate_gradient() -> Step:
-    """Turns of a conjugate gradient solver on PyOpenCL's arrays: elementwise kernels and dot products read back."""
+    """Turns of a conjugate gradient solver on PyOpenCL's arrays: elementwise kernels and dot
+    products read back.
+    """
     import pyopencl.array as cla
 
     where = queue()
@@ -175,7 +179,13 @@ def scan_and_sort() -> Step:
 
     where = queue()
     keys = cla.to_device(where, (random(4096) * 65535).astype(np.uint32))
-    sort = RadixSort(where.context, "unsigned int *keys", key_expr="keys[i]", sort_arg_names=["keys"], key_dtype=np.uint32)
+    sort = RadixSort(
+        where.context,
+        "unsigned int *keys",
+        key_expr="keys[i]",
+        sort_arg_names=["keys"],
+        key_dtype=np.uint32,
+    )
 
     def step() -> object:
         (out,), _ = sort(keys, key_bits=8)
@@ -272,7 +282,9 @@ def molecular_dynamics() -> Step:
         force.addParticle(0.0, 0.34, 1.0)
     system.addForce(force)
     integrator = openmm.VerletIntegrator(0.001 * unit.picosecond)
-    context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName("OpenCL"), {"Precision": "single"})
+    context = openmm.Context(
+        system, integrator, openmm.Platform.getPlatformByName("OpenCL"), {"Precision": "single"}
+    )
     context.setPositions(places)
 
     def step() -> object:
@@ -289,7 +301,10 @@ def scattering() -> Step:
     from sasmodels.data import empty_data1D
     from sasmodels.direct_model import DirectModel
 
-    model = DirectModel(empty_data1D(np.logspace(-3, -1, 100)), load_model("cylinder", dtype="single", platform="ocl"))
+    model = DirectModel(
+        empty_data1D(np.logspace(-3, -1, 100)),
+        load_model("cylinder", dtype="single", platform="ocl"),
+    )
 
     def step() -> object:
         return model(radius=20.0, length=400.0)
@@ -305,7 +320,9 @@ def denoising() -> Step:
     image = random(96, 96)
 
     def step() -> object:
-        return gputools.gaussian_filter(gputools.convolve(image, np.ones((5, 5), np.float32) / 25), sigma=(2, 2))
+        return gputools.gaussian_filter(
+            gputools.convolve(image, np.ones((5, 5), np.float32) / 25), sigma=(2, 2)
+        )
 
     return step
 
@@ -338,7 +355,13 @@ def main() -> None:
     step = prepare()
     step()
     step()
-    time.sleep(max(0, int(os.environ.get("LOOP_FROM_NS", "0")) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)) / 1e9)
+    time.sleep(
+        max(
+            0,
+            int(os.environ.get("LOOP_FROM_NS", "0")) - time.clock_gettime_ns(time.CLOCK_MONOTONIC),
+        )
+        / 1e9
+    )
     begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     for _ in range(times):
         step()

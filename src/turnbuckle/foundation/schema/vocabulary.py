@@ -1,7 +1,8 @@
 """One vocabulary for all verbs: words that have another name now, and options that name one thing.
 
-Words are data (``schema/renamed.csv``): the refusals, the manual and the tests read the same rows.  An old word is refused with
-the new one named, never taken for it: some words have come to mean something else.
+Words are data (``schema/renamed.csv``): the refusals, the manual and the tests read the same rows.
+An old word is refused with the new one named, never taken for it: some words have come to mean
+something else.
 
     A425  a word that has another name now
     A426  several are named where one is meant
@@ -42,7 +43,9 @@ def renamed() -> tuple[Renamed, ...]:
 
 def refuse_old_options(words: Sequence[str]) -> None:
     """Raise A425 for an option with its old name on a command line."""
-    options = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    options = [
+        part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])
+    ]
     for row in renamed():
         verb, old = row.verb.split(), row.old.split()
         spans = (options[k : k + len(old)] for k in range(len(verb), len(options)))
@@ -51,7 +54,9 @@ def refuse_old_options(words: Sequence[str]) -> None:
 
 
 def refuse_old_setting(name: str, settings: Container[str]) -> None:
-    """Raise A425 where a sweep has a setting by its old name, and one of these settings is the new one."""
+    """Raise A425 where a sweep has a setting by its old name, and one of these settings is the new
+    one.
+    """
     for row in renamed():
         if row.verb == "sweep" and row.old == name and row.new in settings:
             raise _refused(row)
@@ -69,4 +74,10 @@ def refuse_several(text: str, thing: str, takes: str = "this takes") -> None:
     """
     names = [name for word in text.split(",") if (name := word.strip())]
     if len(names) > 1:
-        raise error_of("A426", found=clipped(", ".join(names)), takes=takes, thing=thing, name=clipped(names[0]))
+        raise error_of(
+            "A426",
+            found=clipped(", ".join(names)),
+            takes=takes,
+            thing=thing,
+            name=clipped(names[0]),
+        )

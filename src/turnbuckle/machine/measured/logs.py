@@ -1,4 +1,5 @@
-"""Reader of copy times and single numbers measured on a machine: the outputs of the usual tests, and tables.
+"""Reader of copy times and single numbers measured on a machine: the outputs of the usual tests,
+and tables.
 
     bandwidthTest        NVIDIA's sample, quick, range or shmoo mode
     hipBusBandwidth      AMD's, with its time rows; and the HIP test that prints sizes with units
@@ -49,9 +50,33 @@ from .messages import nccl_tests, osu, vidur
 from .others import babelstream, gpu_stream, perftest, rocm_bandwidth_test
 from .pages import benchmark_page, small_kernels
 from .parts import COARSEST as COARSEST
-from .parts import LARGEST_COPY, Curve, Found, Left, Measured, Points, Quantity, Reader, Text, clean, points_of, way_words
+from .parts import (
+    LARGEST_COPY,
+    Curve,
+    Found,
+    Left,
+    Measured,
+    Points,
+    Quantity,
+    Reader,
+    Text,
+    clean,
+    points_of,
+    way_words,
+)
 
-__all__ = ["COARSEST", "Curve", "Float", "Measured", "Quantity", "format_of", "listed", "read_measured", "split_part", "unknown_format"]
+__all__ = [
+    "COARSEST",
+    "Curve",
+    "Float",
+    "Measured",
+    "Quantity",
+    "format_of",
+    "listed",
+    "read_measured",
+    "split_part",
+    "unknown_format",
+]
 
 #: Directions a measurement may have: those of a recording, and messages that leave the node.
 DIRECTIONS: Final = ("h2d", "d2h", "d2d", "p2p", "h2h", "network")
@@ -70,15 +95,23 @@ def format_of(text: str) -> str | None:
     return None
 
 
-def read_measured(path: str | Path, *, size_bytes: float | None = None, with_rates: bool = False, between_nodes: bool = False) -> Measured:
+def read_measured(
+    path: str | Path,
+    *,
+    size_bytes: float | None = None,
+    with_rates: bool = False,
+    between_nodes: bool = False,
+) -> Measured:
     """Read a file of measured copies.
 
     Parameters
     ----------
     path : path of the file, packed by gzip or not; ``FILE#2`` is its second measurement alone.
     size_bytes : size of the copies, for a file that does not state it [B].
-    with_rates : whether rates without a size are taken too, as quantities; otherwise a file with nothing else is refused.
-    between_nodes : whether the ranks of a test of messages were on several nodes, where the file does not state it.
+    with_rates : whether rates without a size are taken too, as quantities; otherwise a file with
+        nothing else is refused.
+    between_nodes : whether the ranks of a test of messages were on several nodes, where the file
+        does not state it.
 
     Raises
     ------
@@ -107,15 +140,31 @@ def read_measured(path: str | Path, *, size_bytes: float | None = None, with_rat
     if part is not None:
         if not 1 <= part <= len(curves):
             raise (
-                error_of("A021.part", where=place.name, found=listed(curves), part=part, count=len(curves))
+                error_of(
+                    "A021.part",
+                    where=place.name,
+                    found=listed(curves),
+                    part=part,
+                    count=len(curves),
+                )
                 if curves
                 else error_of("A021.only", where=place.name, found=listed(curves), part=part)
             )
         curves, quantities = curves[part - 1 : part], ()
-    return Measured(place.name, name, curves, contents.device, left.findings(), quantities, contents.driver, tuple(contents.surface))
+    return Measured(
+        place.name,
+        name,
+        curves,
+        contents.device,
+        left.findings(),
+        quantities,
+        contents.driver,
+        tuple(contents.surface),
+    )
 
 
-#: Times of one copy by our own program, the one that a recording would show first; further ones are other definitions of it.
+#: Times of one copy by our own program, the one that a recording would show first; further ones are
+#: other definitions of it.
 _DEFINITIONS: Final = ("event", "queued", "host", "period", "call")
 
 
@@ -126,7 +175,11 @@ def _one_a_class(curves: tuple[Curve, ...], left: Left) -> tuple[Curve, ...]:
         if c.means in _DEFINITIONS:
             rank = _DEFINITIONS.index(c.means)
             best[c.direction, c.memory] = min(best.get((c.direction, c.memory), rank), rank)
-    kept = [c for c in curves if c.means not in _DEFINITIONS or _DEFINITIONS.index(c.means) == best[c.direction, c.memory]]
+    kept = [
+        c
+        for c in curves
+        if c.means not in _DEFINITIONS or _DEFINITIONS.index(c.means) == best[c.direction, c.memory]
+    ]
     if gone := len(curves) - len(kept):
         left.out("curves of other definitions of a copy's time", gone)
     return tuple(kept)
@@ -142,10 +195,16 @@ def _text(place: Path) -> str:
             with opened(place) as file, gzip.GzipFile(fileobj=file) as stream:
                 raw = stream.read(LARGEST_BYTES + 1)
             if len(raw) > LARGEST_BYTES:
-                raise error_of("A061.measurement", where=place.name, found=f"more than {LARGEST_BYTES >> 20} MiB unpacked")
+                raise error_of(
+                    "A061.measurement",
+                    where=place.name,
+                    found=f"more than {LARGEST_BYTES >> 20} MiB unpacked",
+                )
             return raw.decode("utf-8-sig")
     except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError):
-        raise error_of("A061.measurement", where=place.name, found="a damaged packed file", fix=fix) from None
+        raise error_of(
+            "A061.measurement", where=place.name, found="a damaged packed file", fix=fix
+        ) from None
     except (OSError, ValueError):
         pass  # what is wrong with the file itself is said by the reader of texts
     return read_text(place, "the measurement", largest_bytes=LARGEST_BYTES, fix=fix)
@@ -163,16 +222,25 @@ def _sized(contents: Found, size_bytes: float, name: str) -> None:
         contents.quantities.remove(q)
 
 
-_RATES: Final = {f"rate.{direction}.pinned": (direction, "pinned") for direction in ("h2d", "d2h")} | {
-    f"rate.{direction}": (direction, "device") for direction in ("p2p", "d2d")
-}
+_RATES: Final = {
+    f"rate.{direction}.pinned": (direction, "pinned") for direction in ("h2d", "d2h")
+} | {f"rate.{direction}": (direction, "device") for direction in ("p2p", "d2d")}
 
 
 def _nothing(name: str, kind: str, contents: Found) -> Exception:
     if contents.quantities:
-        shown = ", ".join(f"{q.what} {q.value / 1e9:.4g} GB/s" for q in contents.quantities[:6] if q.unit == "B/s")
-        return error_of("A145", where=name, found=shown or f"{len(contents.quantities)} single numbers", kind=kind)
-    return error_of("A023.empty", where=name, found=f"{kind} without a line that holds size and time")
+        shown = ", ".join(
+            f"{q.what} {q.value / 1e9:.4g} GB/s" for q in contents.quantities[:6] if q.unit == "B/s"
+        )
+        return error_of(
+            "A145",
+            where=name,
+            found=shown or f"{len(contents.quantities)} single numbers",
+            kind=kind,
+        )
+    return error_of(
+        "A023.empty", where=name, found=f"{kind} without a line that holds size and time"
+    )
 
 
 def split_part(path: str | Path) -> tuple[Path, int | None]:
@@ -189,12 +257,19 @@ def split_part(path: str | Path) -> tuple[Path, int | None]:
 
 def unknown_format(name: str) -> TurnbuckleError:
     """Build the error for a text in none of the formats."""
-    return error_of("A020", where=name, found="text of another kind", formats=", ".join(n for n in _FORMATS if n != "CSV"))
+    return error_of(
+        "A020",
+        where=name,
+        found="text of another kind",
+        formats=", ".join(n for n in _FORMATS if n != "CSV"),
+    )
 
 
 def listed(curves: tuple[Curve, ...]) -> str:
     """Describe the measurements of a file by number, for messages."""
-    return "; ".join(f"{k} {c.name}" for k, c in enumerate(curves[:8], 1)) + (f"; {len(curves)} in all" if len(curves) > 8 else "")
+    return "; ".join(f"{k} {c.name}" for k, c in enumerate(curves[:8], 1)) + (
+        f"; {len(curves)} in all" if len(curves) > 8 else ""
+    )
 
 
 COLUMNS: Final = (
@@ -208,7 +283,9 @@ COLUMNS: Final = (
 
 
 def _table(file: Text, left: Left) -> Found:
-    table = read_table(file.path, COLUMNS, "the table of measured copies", largest_bytes=LARGEST_BYTES)
+    table = read_table(
+        file.path, COLUMNS, "the table of measured copies", largest_bytes=LARGEST_BYTES
+    )
     group: dict[tuple[str, ...], Points] = {}
     time, rate, size = table.number("time"), table.number("bandwidth"), table.number("size")
     memories = ("unknown", *(w for w in words("memories") if w != "unknown"))
@@ -216,9 +293,18 @@ def _table(file: Text, left: Left) -> Found:
         direction = table.texts["direction"][row].lower()
         memory = (table.texts["memory"][row] if "memory" in table.texts else "").lower()
         memory = memory or ("device" if direction in ("d2d", "p2p") else "unknown")
-        for word, choices, column in ((direction, DIRECTIONS, "direction"), (memory, memories, "memory")):
+        for word, choices, column in (
+            (direction, DIRECTIONS, "direction"),
+            (memory, memories, "memory"),
+        ):
             if word not in choices:
-                raise error_of("A023.word", where=table.where(row, column), found=clean(word), column=column, choices=", ".join(choices))
+                raise error_of(
+                    "A023.word",
+                    where=table.where(row, column),
+                    found=clean(word),
+                    column=column,
+                    choices=", ".join(choices),
+                )
         if np.isnan(time[row]) == np.isnan(rate[row]):
             raise error_of("A023.both", where=table.where(row))
         seconds = time[row] if not np.isnan(time[row]) else size[row] / rate[row]
@@ -231,22 +317,37 @@ def _table(file: Text, left: Left) -> Found:
 _FORMATS: Final[dict[str, tuple[re.Pattern[str], Reader]]] = {
     "microbench": (re.compile(r'\A\s*\{\s*"(?:section|program|machine)"\s*:'), microbench),
     "nvbandwidth": (
-        re.compile(r'^nvbandwidth Version|"nvbandwidth"\s*:|^Running (?:host|device|all|one)_to_\w+\.', re.MULTILINE),
+        re.compile(
+            r'^nvbandwidth Version|"nvbandwidth"\s*:|^Running (?:host|device|all|one)_to_\w+\.',
+            re.MULTILINE,
+        ),
         nvbandwidth,
     ),
     "bandwidthTest": (
         re.compile(
-            r"\[CUDA Bandwidth Test\]|^bandwidthTest-\w+|^[^\S\n]*(?:Host|Device) to (?:Host|Device) Bandwidth, \d+ Device", re.MULTILINE
+            r"\[CUDA Bandwidth Test\]|^bandwidthTest-\w+|^[^\S\n]*(?:Host|Device) to (?:Host|Device) Bandwidth, \d+ Device",
+            re.MULTILINE,
         ),
         bandwidth_test,
     ),
     "hipBusBandwidth": (
-        re.compile(r"^[^\S\n]*(?:H2D|D2H|Bidir)_(?:Time|Bandwidth)|HIP Bandwidth Test Type", re.MULTILINE),
+        re.compile(
+            r"^[^\S\n]*(?:H2D|D2H|Bidir)_(?:Time|Bandwidth)|HIP Bandwidth Test Type", re.MULTILINE
+        ),
         hip_bus_bandwidth,
     ),
     "OSU": (re.compile(r"^# OSU (?:MPI|[NRx]CCL)", re.MULTILINE), osu),
-    "gpu_copy": (re.compile(r"^(?:cpu|gpu\d+)_to_(?:cpu|gpu\d)\w*_by_(?:sm|dma)", re.MULTILINE), gpu_copy),
-    "gdrcopy": (re.compile(r"^gdr_copy_(?:to|from)_mapping\b|^write BW:|^Round-trip latency per iteration", re.MULTILINE), gdrcopy),
+    "gpu_copy": (
+        re.compile(r"^(?:cpu|gpu\d+)_to_(?:cpu|gpu\d)\w*_by_(?:sm|dma)", re.MULTILINE),
+        gpu_copy,
+    ),
+    "gdrcopy": (
+        re.compile(
+            r"^gdr_copy_(?:to|from)_mapping\b|^write BW:|^Round-trip latency per iteration",
+            re.MULTILINE,
+        ),
+        gdrcopy,
+    ),
     "nccl-tests": (re.compile(r"^#\s+size\s+count\b.*\bbusbw\b", re.MULTILINE), nccl_tests),
     "vidur": (re.compile(r"\A(?=[^\n]*\n)[^\n]*\btime_stats\.\w+\.(?:median|mean|min)\b"), vidur),
     "rocm_bandwidth_test": (
@@ -257,19 +358,43 @@ _FORMATS: Final[dict[str, tuple[re.Pattern[str], Reader]]] = {
         ),
         rocm_bandwidth_test,
     ),
-    "perftest": (re.compile(r"^[^\S\n]*#bytes[^\S\n]+#iterations[^\S\n]+(?:BW peak|BW average|t_min|t_avg)", re.MULTILINE), perftest),
-    "STREAM": (re.compile(r"^BabelStream\b|^STREAM version\b|^Function[^\S\n]+Mi?Bytes/sec\s+Min \(sec\)", re.MULTILINE), babelstream),
-    "gpu_stream": (re.compile(r"^[^\S\n]*STREAM_(?:COPY|SCALE|ADD|TRIAD)_\w+_gpu_\d", re.MULTILINE), gpu_stream),
+    "perftest": (
+        re.compile(
+            r"^[^\S\n]*#bytes[^\S\n]+#iterations[^\S\n]+(?:BW peak|BW average|t_min|t_avg)",
+            re.MULTILINE,
+        ),
+        perftest,
+    ),
+    "STREAM": (
+        re.compile(
+            r"^BabelStream\b|^STREAM version\b|^Function[^\S\n]+Mi?Bytes/sec\s+Min \(sec\)",
+            re.MULTILINE,
+        ),
+        babelstream,
+    ),
+    "gpu_stream": (
+        re.compile(r"^[^\S\n]*STREAM_(?:COPY|SCALE|ADD|TRIAD)_\w+_gpu_\d", re.MULTILINE),
+        gpu_stream,
+    ),
     "small kernels": (
-        re.compile(r"\A(?:[^\S\n]*(?:#.*)?\n)*[^\S\n]*\d+[^\S\n]+\d+[kM]B(?:[^\S\n]+\d+(?:\.\d+)?)+[^\S\n]*$", re.MULTILINE),
+        re.compile(
+            r"\A(?:[^\S\n]*(?:#.*)?\n)*[^\S\n]*\d+[^\S\n]+\d+[kM]B(?:[^\S\n]+\d+(?:\.\d+)?)+[^\S\n]*$",
+            re.MULTILINE,
+        ),
         small_kernels,
     ),
     "benchmark page": (
-        re.compile(r"^\|\s*(?:Host to Device|Device to Host)\b[^|\n]*\||^#[^\n]*\b(?:HBM|NV|NCCL) Bandwidth", re.MULTILINE | re.IGNORECASE),
+        re.compile(
+            r"^\|\s*(?:Host to Device|Device to Host)\b[^|\n]*\||^#[^\n]*\b(?:HBM|NV|NCCL) Bandwidth",
+            re.MULTILINE | re.IGNORECASE,
+        ),
         benchmark_page,
     ),
     "CSV": (
-        re.compile(r"\A(?:[^\S\n]*(?:#.*)?\n)*(?=[^\n]*\bsize\b)(?=[^\n]*\b(?:direction|time|bandwidth)\b)[^\n]*,", re.IGNORECASE),
+        re.compile(
+            r"\A(?:[^\S\n]*(?:#.*)?\n)*(?=[^\n]*\bsize\b)(?=[^\n]*\b(?:direction|time|bandwidth)\b)[^\n]*,",
+            re.IGNORECASE,
+        ),
         _table,
     ),
 }

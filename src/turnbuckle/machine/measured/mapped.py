@@ -1,4 +1,5 @@
-"""NVIDIA's nvbandwidth (text and JSON), and gdrcopy, where the host itself reads and writes device memory.
+"""NVIDIA's nvbandwidth (text and JSON), and gdrcopy, where the host itself reads and writes device
+memory.
 
 Errors:
 
@@ -13,11 +14,24 @@ from typing import Any, Final
 
 from turnbuckle.foundation.errors import clipped, error_of
 
-from .parts import COARSEST, Found, Left, Points, Text, clean, lines_words, number, points_of, rounding, sampled
+from .parts import (
+    COARSEST,
+    Found,
+    Left,
+    Points,
+    Text,
+    clean,
+    lines_words,
+    number,
+    points_of,
+    rounding,
+    sampled,
+)
 
 _UNSIZED = "the file does not give the size of the copies"
 
-#: Test of nvbandwidth -> (quantity, what one cell is worth of it, note).  Tests by kernels (sm) measure loads, not copies.
+#: Test of nvbandwidth -> (quantity, what one cell is worth of it, note).  Tests by kernels (sm)
+#: measure loads, not copies.
 _TESTS: Final = {
     "host_to_device_memcpy_ce": ("rate.h2d.pinned", 1.0),
     "device_to_host_memcpy_ce": ("rate.d2h.pinned", 1.0),
@@ -33,7 +47,9 @@ _CELL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def nvbandwidth(file: Text, left: Left) -> Found:
-    """Read the cells of each matrix; every pair of devices is one sample.  The program prints no size."""
+    """Read the cells of each matrix; every pair of devices is one sample.  The program prints no
+    size.
+    """
     start = file.text.find("{")
     if start >= 0 and '"nvbandwidth"' in file.text:
         return _json(file, left, start)
@@ -49,7 +65,11 @@ def nvbandwidth(file: Text, left: Left) -> Found:
             out.device = out.device or clean(re.sub(r"\([0-9a-fA-F:.]+\)\s*$", "", device[1]))
         elif re.match(r"\s*(?:SUM|Waived|ERROR|NOTE)\b", line):
             test = "" if not line.strip().startswith("SUM") else test
-        elif test and (row := re.fullmatch(r"\s*[0-9]{1,4}((?:\s+(?:[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|N/A))+)\s*", line)):
+        elif test and (
+            row := re.fullmatch(
+                r"\s*[0-9]{1,4}((?:\s+(?:[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|N/A))+)\s*", line
+            )
+        ):
             _take(test, row[1].split(), [line_number], samples, left, file.name)
     return _quantities(out, samples)
 
@@ -70,7 +90,11 @@ def _json(file: Text, left: Left, start: int) -> Found:
     out = Found(device=clean(shown), driver=clean(str(body.get("Driver Version", ""))))
     samples: dict[str, tuple[list[float], list[int]]] = {}
     for case in cases:
-        matrix = next((case[k] for k in ("bandwidth_matrix", "latency_matrix") if k in case), None) if isinstance(case, dict) else None
+        matrix = (
+            next((case[k] for k in ("bandwidth_matrix", "latency_matrix") if k in case), None)
+            if isinstance(case, dict)
+            else None
+        )
         if not isinstance(matrix, list):
             left.out("tests without a result")
             continue
@@ -82,9 +106,19 @@ def _json(file: Text, left: Left, start: int) -> Found:
     return _quantities(out, samples)
 
 
-def _take(test: str, cells: list[str], lines: list[int], samples: dict[str, tuple[list[float], list[int]]], left: Left, name: str) -> None:
+def _take(
+    test: str,
+    cells: list[str],
+    lines: list[int],
+    samples: dict[str, tuple[list[float], list[int]]],
+    left: Left,
+    name: str,
+) -> None:
     if test not in _TESTS:
-        left.out("rows of tests by kernels (sm), of all devices at once, or of both directions between devices")
+        left.out(
+            "rows of tests by kernels (sm), of all devices at once, or of both directions "
+            "between devices"
+        )
         return
     values = [float(c) for c in cells if _CELL.fullmatch(c) and float(c) > 0]
     if lost := sum(1 for c in cells if c not in ("N/A", "")) - len(values):
@@ -107,19 +141,29 @@ def _quantities(out: Found, samples: dict[str, tuple[list[float], list[int]]]) -
             continue
         where = ", ".join(tests) + (f", {lines_words(lines)}" if lines else "")
         rate = what.startswith("rate.")
-        out.quantities.append(sampled(what, values, "B/s" if rate else "s", where, _UNSIZED if rate else "", unsized=rate))
+        out.quantities.append(
+            sampled(
+                what, values, "B/s" if rate else "s", where, _UNSIZED if rate else "", unsized=rate
+            )
+        )
     return out
 
 
-_MAPPING = re.compile(r"\s*gdr_copy_(to|from)_mapping\s+([0-9]{1,15})\s+([0-9.]{1,15})(?:\s+[0-9.]+)*\s*")
+_MAPPING = re.compile(
+    r"\s*gdr_copy_(to|from)_mapping\s+([0-9]{1,15})\s+([0-9.]{1,15})(?:\s+[0-9.]+)*\s*"
+)
 _BANDWIDTH = re.compile(r"\s*(write|read) BW:\s*(?:median\s+)?([0-9.]{1,15})\s*MB/s")
-_TRIP = re.compile(r"Round-trip latency per iteration is\s+(?:\(min\)\s+[0-9.]+,\s*\(median\)\s*)?([0-9.]{1,15})\s*us")
+_TRIP = re.compile(
+    r"Round-trip latency per iteration is\s+(?:\(min\)\s+[0-9.]+,\s*\(median\)\s*)?([0-9.]{1,15})\s*us"
+)
 
 
 def gdrcopy(file: Text, left: Left) -> Found:
-    """Read copylat (the host's stores to and loads from device memory by size), copybw (rate of one size), pplat (a flag there and back).
+    """Read copylat (the host's stores to and loads from device memory by size), copybw (rate of one
+    size), pplat (a flag there and back).
 
-    Its MB/s are of 2^20 bytes.  Such copies are none of the copy engine's: they are curves of their own.
+    Its MB/s are of 2^20 bytes.  Such copies are none of the copy engine's: they are curves of their
+    own.
     """
     group: dict[tuple[str, ...], Points] = {}
     out, size = Found(), None
@@ -136,7 +180,9 @@ def gdrcopy(file: Text, left: Left) -> Found:
                 left.out("times printed too coarsely")
                 continue
             route = "mapped_h2d" if row[1] == "to" else "mapped_d2h"
-            points_of(group, route, "device", f"gdr_copy_{row[1]}_mapping").add(n, float(row[3]) * 1e-6, coarse, row_number)
+            points_of(group, route, "device", f"gdr_copy_{row[1]}_mapping").add(
+                n, float(row[3]) * 1e-6, coarse, row_number
+            )
         elif rate := _BANDWIDTH.match(line):
             if size is None or float(number(rate[2], file.name)) <= 0:
                 left.out("rates without a size")
@@ -152,5 +198,13 @@ def gdrcopy(file: Text, left: Left) -> Found:
         points.means = "cpu"
     out.points = list(group.values())
     if trips and min(trips) > 0:
-        out.quantities.append(sampled("flag.round_trip", trips, "s", lines_words(trip_lines), "a flag to the device and one back"))
+        out.quantities.append(
+            sampled(
+                "flag.round_trip",
+                trips,
+                "s",
+                lines_words(trip_lines),
+                "a flag to the device and one back",
+            )
+        )
     return out

@@ -1,25 +1,48 @@
-"""Further tests that sites run: AMD's rocm_bandwidth_test, perftest's ib_*_bw and ib_*_lat, BabelStream, SuperBench's gpu_stream."""
+"""Further tests that sites run: AMD's rocm_bandwidth_test, perftest's ib_*_bw and ib_*_lat,
+BabelStream, SuperBench's gpu_stream.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from .parts import COARSEST, Found, Left, Points, Text, clean, lines_words, number, points_of, rounding, sampled
+from .parts import (
+    COARSEST,
+    Found,
+    Left,
+    Points,
+    Text,
+    clean,
+    lines_words,
+    number,
+    points_of,
+    rounding,
+    sampled,
+)
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 _ROCM_DEVICE = re.compile(r"\s*Device:\s*([0-9]{1,4}),([^,]+)")
-_ROCM_TABLE = re.compile(r"\s*(Unidirectional|Bidirectional) copy (?:peak|average) bandwidth GB/s\s*", re.IGNORECASE)
+_ROCM_TABLE = re.compile(
+    r"\s*(Unidirectional|Bidirectional) copy (?:peak|average) bandwidth GB/s\s*", re.IGNORECASE
+)
 _ROCM_ROW = re.compile(rf"\s*([0-9]{{1,4}})((?:\s+(?:{_NUMBER}|N/A))+)\s*")
-_ROCM_END = re.compile(r"=*\s*(Src|Dst) Device Id:\s*([0-9]{1,4})\s+(?:Src|Dst) Device Type:\s*(Cpu|Gpu)\s*(?:=+\s*)?", re.IGNORECASE)
-_ROCM_SIZED = re.compile(rf"\s*([0-9]{{1,9}}(?:\.[0-9]+)?)\s*(B|KB|MB|GB)\s+({_NUMBER})((?:\s+{_NUMBER})*)\s*")
+_ROCM_END = re.compile(
+    r"=*\s*(Src|Dst) Device Id:\s*([0-9]{1,4})\s+(?:Src|Dst) Device Type:\s*(Cpu|Gpu)\s*(?:=+\s*)?",
+    re.IGNORECASE,
+)
+_ROCM_SIZED = re.compile(
+    rf"\s*([0-9]{{1,9}}(?:\.[0-9]+)?)\s*(B|KB|MB|GB)\s+({_NUMBER})((?:\s+{_NUMBER})*)\s*"
+)
 _BINARY: Final = {"B": 0, "KB": 10, "MB": 20, "GB": 30}
 _ROCM_NOTE = "the file does not give the size of the copies"
 
 
 def rocm_bandwidth_test(file: Text, left: Left) -> Found:
-    """Read matrices of rates, rows from and columns to (a bidirectional one adds both directions), or times by size of one pair."""
+    """Read matrices of rates, rows from and columns to (a bidirectional one adds both directions),
+    or times by size of one pair.
+    """
     out = Found()
     processors: set[str] = set()
     rates: dict[str, tuple[list[float], list[int]]] = {}
@@ -44,14 +67,21 @@ def rocm_bandwidth_test(file: Text, left: Left) -> Found:
             for to, cell in zip(columns, row[2].split(), strict=False):
                 _cell(row[1], to, cell, table, processors, line_number, rates, left)
         elif not table and len(ends) == 2 and (row := _ROCM_SIZED.fullmatch(line)):
-            route = {"cpugpu": "h2d", "gpucpu": "d2h", "gpugpu": "p2p"}.get(ends["src"] + ends["dst"])
+            route = {"cpugpu": "h2d", "gpucpu": "d2h", "gpugpu": "p2p"}.get(
+                ends["src"] + ends["dst"]
+            )
             coarse = rounding(number(row[3], file.name))
             if route is None or bidirectional or coarse > COARSEST:
-                left.out("lines of both directions at once or of the host alone, or printed too coarsely")
+                left.out(
+                    "lines of both directions at once or of the host alone, or printed too coarsely"
+                )
                 continue
             memory = "device" if route == "p2p" else "pinned"
             points_of(group, route, memory, route).add(
-                float(row[1]) * (1 << _BINARY[row[2].upper()]), float(row[3]) * 1e-6, coarse, line_number
+                float(row[1]) * (1 << _BINARY[row[2].upper()]),
+                float(row[3]) * 1e-6,
+                coarse,
+                line_number,
             )
     out.points = list(group.values())
     for what, (values, lines) in rates.items():
@@ -61,7 +91,14 @@ def rocm_bandwidth_test(file: Text, left: Left) -> Found:
 
 
 def _cell(
-    source: str, to: str, cell: str, table: str, processors: set[str], row: int, rates: dict[str, tuple[list[float], list[int]]], left: Left
+    source: str,
+    to: str,
+    cell: str,
+    table: str,
+    processors: set[str],
+    row: int,
+    rates: dict[str, tuple[list[float], list[int]]],
+    left: Left,
 ) -> None:
     host = (source in processors, to in processors)
     if cell == "N/A" or not float(cell) > 0 or all(host):
@@ -72,14 +109,24 @@ def _cell(
             return
         what, value = "rate.both", float(cell) / 2
     else:
-        what = "rate.h2d.pinned" if host[0] else "rate.d2h.pinned" if host[1] else "rate.d2d" if source == to else "rate.p2p"
+        what = (
+            "rate.h2d.pinned"
+            if host[0]
+            else "rate.d2h.pinned"
+            if host[1]
+            else "rate.d2d"
+            if source == to
+            else "rate.p2p"
+        )
         value = float(cell)
     held = rates.setdefault(what, ([], []))
     held[0].append(value * 1e9)
     held[1].append(row)
 
 
-_RDMA_TEST = re.compile(r"(?<=\s)(Bidirectional\s+)?(BW|Latency)\s+(?:Post List\s+)?Test\b", re.IGNORECASE)
+_RDMA_TEST = re.compile(
+    r"(?<=\s)(Bidirectional\s+)?(BW|Latency)\s+(?:Post List\s+)?Test\b", re.IGNORECASE
+)
 _RDMA_TITLE = re.compile(r"\w+(?: \w+)*")
 _RDMA_ROW = re.compile(rf"\s*([0-9]{{1,15}})\s+[0-9]{{1,15}}((?:\s+{_NUMBER})+)\s*")
 #: The tool's MB are of 2^20 bytes, its Gb of 10^9 bits.
@@ -87,15 +134,24 @@ _RDMA_UNIT: Final = {"mb": float(1 << 20), "gb": 1e9 / 8}
 
 
 def perftest(file: Text, left: Left) -> Found:
-    """Read ib_write_bw and its like (average rate of many messages in flight) and ib_write_lat and its like (typical time of one)."""
+    """Read ib_write_bw and its like (average rate of many messages in flight) and ib_write_lat and
+    its like (typical time of one).
+    """
     out = Found()
     memory = "device" if re.search(r"\b(?:CUDA|ROCm)\b", file.text) else "unknown"
     title, bidirectional, now, column, unit = "", False, None, 0, 1.0
     for line_number, line in enumerate(file.lines(), 1):
-        if (match := _RDMA_TEST.search(line)) and (test := _RDMA_TITLE.fullmatch(line[: match.start()].strip())):
-            title, bidirectional = clean(f"{test[0]} {match[2]}").lower().replace("_", " "), bool(match[1])
+        if (match := _RDMA_TEST.search(line)) and (
+            test := _RDMA_TITLE.fullmatch(line[: match.start()].strip())
+        ):
+            title, bidirectional = (
+                clean(f"{test[0]} {match[2]}").lower().replace("_", " "),
+                bool(match[1]),
+            )
         elif line.lstrip().startswith("#bytes"):
-            words = re.findall(r"(BW average|BW peak|t_typical|t_avg|t_min|t_max|MsgRate)\s*\[(\w+)", line)
+            words = re.findall(
+                r"(BW average|BW peak|t_typical|t_avg|t_min|t_max|MsgRate)\s*\[(\w+)", line
+            )
             names = [w[0] for w in words]
             timed = "BW average" not in names
             wanted = next((n for n in ("BW average", "t_typical", "t_avg") if n in names), "")
@@ -106,25 +162,43 @@ def perftest(file: Text, left: Left) -> Found:
             # the columns after bytes and iterations follow the words of the heading
             column = names.index(wanted)
             unit = 1e-6 if timed else _RDMA_UNIT.get(words[column][1].lower(), float(1 << 20))
-            now = Points("network", memory, f"RDMA {title.removeprefix('rdma ') or 'test'}", streamed=not timed, means="rdma")
+            now = Points(
+                "network",
+                memory,
+                f"RDMA {title.removeprefix('rdma ') or 'test'}",
+                streamed=not timed,
+                means="rdma",
+            )
             out.points.append(now)
         elif now is not None and (row := _RDMA_ROW.fullmatch(line)):
             cells = row[2].split()
-            if column >= len(cells) or float(row[1]) <= 0 or rounding(number(cells[column], file.name)) > COARSEST:
+            if (
+                column >= len(cells)
+                or float(row[1]) <= 0
+                or rounding(number(cells[column], file.name)) > COARSEST
+            ):
                 left.out("lines of another form, or printed too coarsely")
                 continue
             value, size = float(cells[column]) * unit, float(row[1])
-            now.add(size, size / value if now.streamed else value, rounding(cells[column]), line_number)
+            now.add(
+                size, size / value if now.streamed else value, rounding(cells[column]), line_number
+            )
     return out
 
 
-_STREAM = re.compile(rf"\s*(Copy|Mul|Scale|Add|Triad|Dot|Nstream):?\s+({_NUMBER})(?:\s+{_NUMBER})+\s*")
-_STREAM_DEVICE = re.compile(r"\s*Using (?:CUDA|HIP|OpenCL|SYCL|Kokkos|RAJA) ?device:? (.+)", re.IGNORECASE)
+_STREAM = re.compile(
+    rf"\s*(Copy|Mul|Scale|Add|Triad|Dot|Nstream):?\s+({_NUMBER})(?:\s+{_NUMBER})+\s*"
+)
+_STREAM_DEVICE = re.compile(
+    r"\s*Using (?:CUDA|HIP|OpenCL|SYCL|Kokkos|RAJA) ?device:? (.+)", re.IGNORECASE
+)
 _ON_DEVICES: Final = ("cuda", "hip", "opencl", "sycl")
 
 
 def babelstream(file: Text, left: Left) -> Found:
-    """Read best rates of copy, mul, add and triad: of the device, or of the host for host implementations such as STREAM."""
+    """Read best rates of copy, mul, add and triad: of the device, or of the host for host
+    implementations such as STREAM.
+    """
     out = Found()
     rates: list[float] = []
     lines: list[int] = []
@@ -147,7 +221,9 @@ def babelstream(file: Text, left: Left) -> Found:
             lines.append(line_number)
     if rates and recognised:
         where = f"STREAM, {lines_words(lines)}"
-        out.quantities.append(sampled("device.stream" if on_device else "host.stream", rates, "B/s", where))
+        out.quantities.append(
+            sampled("device.stream" if on_device else "host.stream", rates, "B/s", where)
+        )
     return out
 
 
@@ -158,7 +234,9 @@ _GPU_STREAM_DEVICE = re.compile(r"\s*Device\s+[0-9]{1,4}:\s*\"([^\"]*)\"")
 
 
 def gpu_stream(file: Text, left: Left) -> Found:
-    """Read SuperBench's STREAM on devices: the best number of threads for each kernel, buffer and device."""
+    """Read SuperBench's STREAM on devices: the best number of threads for each kernel, buffer and
+    device.
+    """
     out = Found()
     best: dict[tuple[str, ...], float] = {}
     lines: list[int] = []
@@ -170,9 +248,14 @@ def gpu_stream(file: Text, left: Left) -> Found:
             if value <= 0:
                 left.out("rates of nothing")
                 continue
-            best[row[1], row[2], row[3], row[4]] = max(best.get((row[1], row[2], row[3], row[4]), 0.0), value)
+            best[row[1], row[2], row[3], row[4]] = max(
+                best.get((row[1], row[2], row[3], row[4]), 0.0), value
+            )
             lines.append(line_number)
     if best:
-        where = f"STREAM, best of {len(lines)} for each of {len(best)} kernels and devices, {lines_words(lines)}"
+        where = (
+            f"STREAM, best of {len(lines)} for each of {len(best)} kernels and devices, "
+            f"{lines_words(lines)}"
+        )
         out.quantities.append(sampled("device.stream", list(best.values()), "B/s", where))
     return out

@@ -1,4 +1,6 @@
-"""Tables of rates: gpu-benches' kernels by their number of elements, and pages of results in Markdown."""
+"""Tables of rates: gpu-benches' kernels by their number of elements, and pages of results in
+Markdown.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,16 @@ from .parts import COARSEST, Found, Left, Points, Text, clean, number, rounding,
 _BYTES_AN_ELEMENT: Final = 16.0
 _SMALL = re.compile(r"\s*([0-9]{1,15})\s+([0-9]{1,15})\s*([kM])B((?:\s+[0-9]+(?:\.[0-9]+)?)+)\s*")
 #: How the kernels follow each other is told by the name of the file alone.
-_VARIANTS: Final = {"graph": "in a CUDA graph", "gsync": "as grid-wide steps of one kernel", "pt": "as steps of a persistent kernel"}
+_VARIANTS: Final = {
+    "graph": "in a CUDA graph",
+    "gsync": "as grid-wide steps of one kernel",
+    "pt": "as steps of a persistent kernel",
+}
 
 
 def small_kernels(file: Text, left: Left) -> Found:
-    """Read gpu-small-kernels: elements, volume, then GB/s by block size.  The best block size counts: time = 16 B x elements / rate.
+    """Read gpu-small-kernels: elements, volume, then GB/s by block size.  The best block size
+    counts: time = 16 B x elements / rate.
 
     The volume beside the elements is left: some versions divide it once too often.
     """
@@ -53,14 +60,18 @@ _HOST: Final = {
     "device to host": "rate.d2h.pinned",
     "d2h": "rate.d2h.pinned",
 }
-_ROWS: Final = _HOST | dict.fromkeys(("device to device", "device to device read", "device to device write"), "rate.p2p")
+_ROWS: Final = _HOST | dict.fromkeys(
+    ("device to device", "device to device read", "device to device write"), "rate.p2p"
+)
 _STREAM: Final = ("copy", "mul", "add", "triad", "scale")
 _SCALE: Final = {"TB/s": 1e12, "GB/s": 1e9, "MB/s": 1e6}
 _PAGE_NOTE = "the page does not give the size of the copies"
 
 
 def benchmark_page(file: Text, left: Left) -> Found:
-    """Read rates of a page's tables; the unit stands in the heading of a table or behind the number."""
+    """Read rates of a page's tables; the unit stands in the heading of a table or behind the
+    number.
+    """
     out = Found()
     section, unit = "", ""
     stream: tuple[list[float], list[int]] = ([], [])
@@ -74,7 +85,10 @@ def benchmark_page(file: Text, left: Left) -> Found:
         first = re.sub(r"[*`\\]", "", cells[0]).strip().lower()
         if first in ("gpu", "device"):
             out.device = out.device or clean(cells[1])
-        elif re.fullmatch(r"(?:nvidia )?(?:gpu )?driver(?: version)?", first.replace("nvidia driver", "nvidia driver")):
+        elif re.fullmatch(
+            r"(?:nvidia )?(?:gpu )?driver(?: version)?",
+            first.replace("nvidia driver", "nvidia driver"),
+        ):
             out.driver = clean(cells[1])
         if named := re.search(r"\b([TGM]B/s)", line):
             unit = named[1]
@@ -86,13 +100,23 @@ def benchmark_page(file: Text, left: Left) -> Found:
             rate = float(value[1]) * scale
             _positive(rate, file.name, line_number)
             error = rounding(value[1])
-            quantity = sampled(_ROWS[first], [rate], "B/s", f"line {line_number}, {clean(first)}", _PAGE_NOTE, unsized=True)
+            quantity = sampled(
+                _ROWS[first],
+                [rate],
+                "B/s",
+                f"line {line_number}, {clean(first)}",
+                _PAGE_NOTE,
+                unsized=True,
+            )
             out.quantities.append(type(quantity)(**{**quantity.__dict__, "error": error}))
         elif first in _STREAM and scale and re.search(r"hbm|stream|memory", section):
             stream[0].append(float(value[1]) * scale)
             stream[1].append(line_number)
         elif "nccl" in section and scale:
-            left.out("bus bandwidths of a collective whose number of ranks the page does not give with them")
+            left.out(
+                "bus bandwidths of a collective whose number of ranks the page does not give "
+                "with them"
+            )
         else:
             left.out("lines of a page that are no rate of copies or of device memory")
     if stream[0] and min(stream[0]) > 0:

@@ -1,4 +1,5 @@
-"""Common parts of the readers of measurements: curves, single quantities, the text of a file, the rounding of printed numbers.
+"""Common parts of the readers of measurements: curves, single quantities, the text of a file, the
+rounding of printed numbers.
 
 Errors:
 
@@ -34,17 +35,20 @@ class Curve:
 
     Attributes
     ----------
-    direction, memory : class of the copies, in the words of a recording; ``network`` for messages that leave the node, ``mapped_h2d`` and
-        ``mapped_d2h`` where the host itself reads or writes device memory, ``collective``, ``several`` for
-        messages of several pairs at once, and ``kernel`` for kernels by their bytes.
+    direction, memory : class of the copies, in the words of a recording; ``network`` for messages
+        that leave the node, ``mapped_h2d`` and ``mapped_d2h`` where the host itself reads or writes
+        device memory, ``collective``, ``several`` for messages of several pairs at once, and
+        ``kernel`` for kernels by their bytes.
     size_bytes : sizes [B], ascending, shape (n,).
     seconds : time of one copy of each size [s], shape (n,).
     name : name of the measurement in its file.
     resolution : rounding of the printed number, as a share of the value, shape (n,).
-    streamed : whether many messages were in flight at once, so that a time is the time per message and includes no latency.
-    means : means of the transfer: ``copy``, ``mpi``, ``nccl``, ``cpu`` or ``kernel``; for our own program also the timing of a copy:
-        ``event`` between two events, ``queued`` behind a busy kernel, ``period`` from copy to copy, ``host`` as the host sees it, ``call``
-        until the call returns.
+    streamed : whether many messages were in flight at once, so that a time is the time per message
+        and includes no latency.
+    means : means of the transfer: ``copy``, ``mpi``, ``nccl``, ``cpu`` or ``kernel``; for our own
+        program also the timing of a copy: ``event`` between two events, ``queued`` behind a busy
+        kernel, ``period`` from copy to copy, ``host`` as the host sees it, ``call`` until the call
+        returns.
     lines : first and last line in the file, counted from 1; (0, 0) where they are unknown.
     """
 
@@ -59,7 +63,8 @@ class Curve:
     lines: tuple[int, int] = (0, 0)
 
     def times(self, size_bytes: Float) -> Float:
-        """Return the time of copies of other sizes [s]: straight lines between the measured points in log-log; nan outside them.
+        """Return the time of copies of other sizes [s]: straight lines between the measured points
+        in log-log; nan outside them.
 
         >>> curve = Curve("h2d", "pinned", np.array([1e3, 1e5]), np.array([2e-6, 8e-6]), "")
         >>> [float(round(t * 1e6, 3)) for t in curve.times(np.array([1e3, 1e4, 1e6]))]
@@ -78,7 +83,8 @@ class Quantity:
 
     Attributes
     ----------
-    what : name of the quantity in `turnbuckle.questions.calibrate.calibration.QUANTITIES`, for example ``rate.h2d.pinned``.
+    what : name of the quantity in `turnbuckle.questions.calibrate.calibration.QUANTITIES`, for
+        example ``rate.h2d.pinned``.
     value : median of the samples, in SI.
     unit : SI unit.
     error : relative standard error of the median, from the samples; 0 for one sample.
@@ -147,17 +153,31 @@ class Points:
         """Raise A023 for a size or a time that no copy has."""
         for size, seconds in zip(self.size, self.seconds, strict=True):
             if not (1.0 <= size <= LARGEST_COPY and SHORTEST <= seconds <= LONGEST):
-                raise error_of("A023.impossible", where=file, found=f"{self.name}: {size:g} B in {seconds:g} s")
+                raise error_of(
+                    "A023.impossible", where=file, found=f"{self.name}: {size:g} B in {seconds:g} s"
+                )
 
     def curve(self) -> Curve:
         """Return the curve by ascending size; repeated sizes become their median."""
-        size, seconds, coarse = (np.array(x, dtype=np.float64) for x in (self.size, self.seconds, self.resolution))
+        size, seconds, coarse = (
+            np.array(x, dtype=np.float64) for x in (self.size, self.seconds, self.resolution)
+        )
         order = np.lexsort((seconds, size))
         sizes, first, count = np.unique(size[order], return_index=True, return_counts=True)
         low, high = (seconds[order][first + half] for half in ((count - 1) // 2, count // 2))
         worst = np.maximum.reduceat(coarse[order], first)
         lines = (min(self.lines), max(self.lines))
-        return Curve(self.direction, self.memory, sizes, (low + high) / 2, self.name, worst, self.streamed, self.means, lines)
+        return Curve(
+            self.direction,
+            self.memory,
+            sizes,
+            (low + high) / 2,
+            self.name,
+            worst,
+            self.streamed,
+            self.means,
+            lines,
+        )
 
 
 class Left:
@@ -175,7 +195,9 @@ class Left:
 
 @dataclass(frozen=True)
 class Text:
-    """A file, its text, the size of its copies where the file does not state it, and whether its ranks were on several nodes."""
+    """A file, its text, the size of its copies where the file does not state it, and whether its
+    ranks were on several nodes.
+    """
 
     path: Path
     text: str
@@ -187,7 +209,9 @@ class Text:
         return self.path.name
 
     def lines(self) -> list[str]:
-        """Return the lines; a line longer than any of these tests' counts as empty, because patterns would take long on it."""
+        """Return the lines; a line longer than any of these tests' counts as empty, because
+        patterns would take long on it.
+        """
         return [line if len(line) <= _LONGEST_LINE else "" for line in self.text.splitlines()]
 
 
@@ -236,13 +260,22 @@ def way_words(direction: str, memory: str) -> str:
     return direction if memory in ("device", "unknown") else f"{direction} {memory}"
 
 
-def points_of(group: dict[tuple[str, ...], Points], direction: str, memory: str, name: str, streamed: bool = False) -> Points:
+def points_of(
+    group: dict[tuple[str, ...], Points],
+    direction: str,
+    memory: str,
+    name: str,
+    streamed: bool = False,
+) -> Points:
     """Return the measurement of that class and name, started if new."""
     return group.setdefault((direction, memory, name), Points(direction, memory, name, streamed))
 
 
-def sampled(what: str, values: list[float], unit: str, where: str, note: str = "", unsized: bool = False) -> Quantity:
-    """Return the median of several numbers with its standard error: 1.2533 sigma / sqrt(n), sigma from their quartiles.
+def sampled(
+    what: str, values: list[float], unit: str, where: str, note: str = "", unsized: bool = False
+) -> Quantity:
+    """Return the median of several numbers with its standard error: 1.2533 sigma / sqrt(n), sigma
+    from their quartiles.
 
     >>> sampled("rate.h2d.pinned", [9.0, 10.0, 11.0], "B/s", "line 1").value
     10.0
@@ -250,7 +283,9 @@ def sampled(what: str, values: list[float], unit: str, where: str, note: str = "
     sample = np.array(values, dtype=np.float64)
     middle = float(np.median(sample))
     low, high = np.quantile(sample, [0.25, 0.75])
-    error = 1.2533 * float(high - low) / 1.349 / math.sqrt(len(sample)) / abs(middle) if middle else 0.0
+    error = (
+        1.2533 * float(high - low) / 1.349 / math.sqrt(len(sample)) / abs(middle) if middle else 0.0
+    )
     return Quantity(what, middle, unit, error, len(sample), where, note, unsized)
 
 

@@ -1,4 +1,5 @@
-"""Where the GPUs of a node stand, as its tools print it: the NUMA side and the CPUs of each, and how fast its link runs.
+"""Where the GPUs of a node stand, as its tools print it: the NUMA side and the CPUs of each, and
+how fast its link runs.
 
     nvidia-smi topo -m       CPUs and NUMA node of each GPU
     rocm-smi --showtopo      NUMA node of each GPU
@@ -27,8 +28,11 @@ from turnbuckle.machine.measured.xml_text import Element, parsed
 _MOST_CPUS, _MOST_BYTES = 1 << 16, 4 << 20
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _DEVICE: Final = re.compile(r"(?:GPU|NIC|mlx5_|mlx4_|hfi1_|bnxt_re|irdma|ib)\d{1,4}")
-_ROCM: Final = re.compile(r"GPU ?\[? ?(\d{1,4})\]?\s{0,40}:\s{0,9}\(Topology\) Numa Node:\s{0,9}(-?\d{1,4})")
-#: PCI classes of GPUs: VGA, 3D and other display controllers, processing accelerators; and their vendors: NVIDIA, AMD, Intel.
+_ROCM: Final = re.compile(
+    r"GPU ?\[? ?(\d{1,4})\]?\s{0,40}:\s{0,9}\(Topology\) Numa Node:\s{0,9}(-?\d{1,4})"
+)
+#: PCI classes of GPUs: VGA, 3D and other display controllers, processing accelerators; and their
+#: vendors: NVIDIA, AMD, Intel.
 _CLASSES: Final = ("0300", "0302", "0380", "1200")
 _VENDORS: Final = ("10de", "1002", "8086")
 _NUMBERED: Final = re.compile(r"(?:cuda|nvml|rsmi|ze|opencl\d{1,3}d)(\d{1,4})")
@@ -43,7 +47,8 @@ class Gpu:
     name : as the tool names it.
     numa : number of its NUMA node; None where the tool does not say.
     cpus : CPUs on its side; None where the tool does not say.
-    link_bandwidth : of its link at the time, one direction, without the line code [B/s]; None where the tool does not say.
+    link_bandwidth : of its link at the time, one direction, without the line code [B/s]; None where
+        the tool does not say.
     """
 
     name: str
@@ -60,7 +65,8 @@ class Topology:
     ----------
     tool : which one printed it.
     gpus : in the order of their numbers.
-    allowed : CPUs that the process might use that printed it; None where the tool does not say, or these are all.
+    allowed : CPUs that the process might use that printed it; None where the tool does not say, or
+        these are all.
     """
 
     tool: str
@@ -74,14 +80,18 @@ def read(path: Path) -> Topology:
         with opened(path) as file:
             head = file.read(_MOST_BYTES)
     except (OSError, ValueError) as error:
-        raise error_of("A487", where=clipped(path.name, 120), found=clipped(str(error), 120)) from error
+        raise error_of(
+            "A487", where=clipped(path.name, 120), found=clipped(str(error), 120)
+        ) from error
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         return _hwloc(parsed(path), path)
     text = head.decode("utf-8", "replace")
     for tool, gpus in (("rocm-smi --showtopo", _rocm(text)), ("nvidia-smi topo -m", _nvidia(text))):
         if gpus:
             return Topology(tool, tuple(gpus))
-    raise error_of("A487", where=clipped(path.name, 120), found="no line of a GPU that these tools print")
+    raise error_of(
+        "A487", where=clipped(path.name, 120), found="no line of a GPU that these tools print"
+    )
 
 
 def cpu_list(text: str) -> frozenset[int]:
@@ -116,7 +126,9 @@ def in_words(cpus: Iterable[int]) -> str:
 
 
 def _nvidia(text: str) -> list[Gpu]:
-    """Return the rows of the matrix: the device, a cell for each device, then the CPUs and the NUMA node."""
+    """Return the rows of the matrix: the device, a cell for each device, then the CPUs and the NUMA
+    node.
+    """
     devices, out = 0, []
     for line in _COLOUR.sub("", text).splitlines():
         words = line[:100_000].split()
@@ -133,13 +145,22 @@ def _nvidia(text: str) -> list[Gpu]:
 
 
 def _rocm(text: str) -> list[Gpu]:
-    return [Gpu(f"GPU{number}", int(numa) if int(numa) >= 0 else None) for number, numa in _ROCM.findall(text)]
+    return [
+        Gpu(f"GPU{number}", int(numa) if int(numa) >= 0 else None)
+        for number, numa in _ROCM.findall(text)
+    ]
 
 
 def _hwloc(root: Element, path: Path) -> Topology:
-    """Return the PCI devices that are GPUs, with the CPUs of the closest object around each that has some."""
+    """Return the PCI devices that are GPUs, with the CPUs of the closest object around each that
+    has some.
+    """
     if root.name != "topology":
-        raise error_of("A487", where=clipped(path.name, 120), found=f"XML whose outermost element is {clipped(root.name, 40)}")
+        raise error_of(
+            "A487",
+            where=clipped(path.name, 120),
+            found=f"XML whose outermost element is {clipped(root.name, 40)}",
+        )
     nodes: dict[int, frozenset[int]] = {}
     gpus: list[Gpu] = []
     allowed: frozenset[int] | None = None
@@ -147,17 +168,29 @@ def _hwloc(root: Element, path: Path) -> Topology:
     for element, cpus, link in _objects(root, None, None):
         about = element.attributes
         if about.get("type") == "Machine":
-            everything, allowed = _cpu_set(about.get("complete_cpuset", "")), _cpu_set(about.get("allowed_cpuset", "")) or None
+            everything, allowed = (
+                _cpu_set(about.get("complete_cpuset", "")),
+                _cpu_set(about.get("allowed_cpuset", "")) or None,
+            )
         elif about.get("type") == "NUMANode" and about.get("os_index", "").isdigit():
             nodes[int(about["os_index"][:6])] = _cpu_set(about.get("cpuset", ""))
         elif about.get("type") == "PCIDev" and _is_gpu(about.get("pci_type", "")):
             gpus.append(Gpu(_name(element), None, cpus, link))
     # an object around all nodes is on no side
     sided = [
-        Gpu(gpu.name, next((k for k, node in nodes.items() if gpu.cpus and gpu.cpus <= node), None), gpu.cpus, gpu.link_bandwidth)
+        Gpu(
+            gpu.name,
+            next((k for k, node in nodes.items() if gpu.cpus and gpu.cpus <= node), None),
+            gpu.cpus,
+            gpu.link_bandwidth,
+        )
         for gpu in gpus
     ]
-    return Topology("hwloc", tuple(sorted(sided, key=lambda gpu: (len(gpu.name), gpu.name))), None if allowed == everything else allowed)
+    return Topology(
+        "hwloc",
+        tuple(sorted(sided, key=lambda gpu: (len(gpu.name), gpu.name))),
+        None if allowed == everything else allowed,
+    )
 
 
 def _objects(
@@ -194,13 +227,16 @@ def _gigabytes(text: str) -> float | None:
 
 
 def _cpu_set(text: str) -> frozenset[int]:
-    """Return the CPUs of hwloc's sets: words of 32 bits, the highest first; empty for sets without an end.
+    """Return the CPUs of hwloc's sets: words of 32 bits, the highest first; empty for sets without
+    an end.
 
     >>> sorted(_cpu_set("0x00000001,0x00000003"))
     [0, 1, 32]
     """
     words = text.split(",")
-    if len(words) > _MOST_CPUS // 32 or not all(re.fullmatch(r"(0x[0-9a-f]{1,8})?", word) for word in words):
+    if len(words) > _MOST_CPUS // 32 or not all(
+        re.fullmatch(r"(0x[0-9a-f]{1,8})?", word) for word in words
+    ):
         return frozenset()
     value = 0
     for word in words:

@@ -1,7 +1,8 @@
-"""XML that somebody wrote, as a tree of elements: of bounded size and depth, without entities of its own, and nothing is fetched.
+"""XML that somebody wrote, as a tree of elements: of bounded size and depth, without entities of
+its own, and nothing is fetched.
 
-A declaration of the document type may name a file (hwloc writes one); it is not opened.  A file that declares entities is refused, since
-they can grow beyond measure or name other files.
+A declaration of the document type may name a file (hwloc writes one); it is not opened.  A file
+that declares entities is refused, since they can grow beyond measure or name other files.
 
     A486  the file is no XML, or one that is not read
 """
@@ -22,7 +23,9 @@ _MOST_ELEMENTS, _DEEPEST = 1_000_000, 200
 
 @dataclass
 class Element:
-    """One element: its name, its attributes, the elements inside, and the line on which it begins."""
+    """One element: its name, its attributes, the elements inside, and the line on which it
+    begins.
+    """
 
     name: str
     attributes: dict[str, str]
@@ -45,7 +48,11 @@ def parsed(path: Path) -> Element:
         nonlocal count
         count += 1
         if count > _MOST_ELEMENTS or len(above) > _DEEPEST:
-            raise _Refused(f"more than {_MOST_ELEMENTS:,} elements" if count > _MOST_ELEMENTS else f"elements {_DEEPEST} deep")
+            raise _Refused(
+                f"more than {_MOST_ELEMENTS:,} elements"
+                if count > _MOST_ELEMENTS
+                else f"elements {_DEEPEST} deep"
+            )
         element = Element(name, attributes, parser.CurrentLineNumber)
         above[-1].inside.append(element)
         above.append(element)
@@ -63,6 +70,11 @@ def parsed(path: Path) -> Element:
         if len(text) > _MOST_BYTES:
             raise _Refused(f"more than {_MOST_BYTES >> 20} MiB")
         parser.Parse(text, True)
-    except (ValueError, LookupError, expat.ExpatError, OSError) as error:  # LookupError: an encoding that nobody knows
+    except (
+        ValueError,
+        LookupError,
+        expat.ExpatError,
+        OSError,
+    ) as error:  # LookupError: an encoding that nobody knows
         raise error_of("A486", where=path.name, found=clipped(str(error), 120)) from error
     return root.inside[0]

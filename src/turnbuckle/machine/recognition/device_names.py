@@ -1,11 +1,16 @@
-"""Names of devices as profilers write them: the words that identify the device, and names that mean a part of one.
+"""Names of devices as profilers write them: the words that identify the device, and names that mean
+a part of one.
 
 The rule:
 
-- Case, the order of words, blanks, hyphens, trademark marks, the maker's names and the generation of an SXM socket are ignored.
-- ``VF`` is a virtual function of AMD's: it hands a whole device to a virtual machine, so that it means the device.
-- ``MIG 1g.10gb`` is a slice of NVIDIA's: it has the device's link, and a part of its compute and memory.
-- A vGPU of NVIDIA's (``A100-40C``) names its profile and not the board behind it: it means no device.
+- Case, the order of words, blanks, hyphens, trademark marks, the maker's names and the generation
+  of an SXM socket are ignored.
+- ``VF`` is a virtual function of AMD's: it hands a whole device to a virtual machine, so that it
+  means the device.
+- ``MIG 1g.10gb`` is a slice of NVIDIA's: it has the device's link, and a part of its compute and
+  memory.
+- A vGPU of NVIDIA's (``A100-40C``) names its profile and not the board behind it: it means no
+  device.
 """
 
 from __future__ import annotations
@@ -37,7 +42,8 @@ def device_words(name: str) -> tuple[str, ...]:
 
 
 def squeezed(name: str) -> str:
-    """Return a device's name as letters and digits alone, without the maker: profilers write some names without blanks.
+    """Return a device's name as letters and digits alone, without the maker: profilers write some
+    names without blanks.
 
     >>> squeezed("AMDInstinctMI300A"), squeezed("AMD Instinct MI300A"), squeezed("NVIDIA GeForce RTX 3090")
     ('mi300a', 'mi300a', 'geforcertx3090')

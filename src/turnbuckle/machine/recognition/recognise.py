@@ -1,4 +1,5 @@
-"""Which machine a recording is of: by the names of its devices, by what it states of them, or by their family.
+"""Which machine a recording is of: by the names of its devices, by what it states of them, or by
+their family.
 
 exact       a name of a device that a machine of the catalogue claims
 by facts    the one machine of the catalogue with these multiprocessors, this memory, this clock
@@ -22,19 +23,24 @@ from .families import CLOCK_ERROR, Family, families, family_of
 
 How = Literal["name", "facts", "family", ""]
 
-#: Memory that a driver states over that of the data sheet: powers of 1024 above, what ECC and the driver keep below.
+#: Memory that a driver states over that of the data sheet: powers of 1024 above, what ECC and the
+#: driver keep below.
 _MEMORY: Final = (0.90, 1.085)
-#: Bandwidths and clocks of one board differ between data sheets and drivers by less than this factor.
+#: Bandwidths and clocks of one board differ between data sheets and drivers by less than this
+#: factor.
 _BANDWIDTH, _CLOCK = 1.06, 1.1
-#: A fact of a device that contradicts the machine of its name: other multiprocessors, or memory apart by more than this factor.
+#: A fact of a device that contradicts the machine of its name: other multiprocessors, or memory
+#: apart by more than this factor.
 _OTHER_MEMORY: Final = 1.2
 #: Memory bandwidth a multiprocessor of boards of one family (log-sd), at least.
 _BANDWIDTH_ERROR: Final = 0.3
-_AMD: Final = re.compile(r"\bamd\b|amd(?=instinct|radeon)|radeon|instinct|\bgfx\d|\bvega", re.IGNORECASE)
+_AMD: Final = re.compile(
+    r"\bamd\b|amd(?=instinct|radeon)|radeon|instinct|\bgfx\d|\bvega", re.IGNORECASE
+)
 _ONE_PACKAGE: Final = ("apu",)
-#: Drivers of a Jetson before this compute capability state another clock than the memory's: the GPU's
-#: (918 MHz of an Orin NX, 624 of an Orin Nano) or the memory's of a power mode (612 MHz of an AGX Orin),
-#: where their data sheets have 3200 and 2133 MHz (deviceQuery in public repositories).
+#: Drivers of a Jetson before this compute capability state another clock than the memory's: the
+#: GPU's (918 MHz of an Orin NX, 624 of an Orin Nano) or the memory's of a power mode (612 MHz of an
+#: AGX Orin), where their data sheets have 3200 and 2133 MHz (deviceQuery in public repositories).
 _MEMORY_CLOCK_STATED: Final = 11
 
 
@@ -46,7 +52,8 @@ class Device:
     ----------
     name, chip : product name and name of the chip.
     discrete : False where CPU and GPU share one memory.
-    memory_bytes, memory_bandwidth, clock_hz, multiprocessors : as the profiler states them [B], [B/s], [Hz], [1].
+    memory_bytes, memory_bandwidth, clock_hz, multiprocessors : as the profiler states them [B],
+        [B/s], [Hz], [1].
     major, minor : compute capability.
     """
 
@@ -87,7 +94,9 @@ class Device:
 
     @property
     def bandwidth(self) -> float | None:
-        """Return its memory bandwidth [B/s]; None where it is not stated, or computed from a clock that is not the memory's."""
+        """Return its memory bandwidth [B/s]; None where it is not stated, or computed from a clock
+        that is not the memory's.
+        """
         family = self.family
         if family is None or self.amd or not family.integrated:
             return self.memory_bandwidth
@@ -124,18 +133,21 @@ class Recognised:
 
 
 def recognise(gpu_names: Sequence[str], has_c2c: bool | None = None) -> Machine | None:
-    """Return the catalogue's machine behind the device names of a profile, or None where they do not identify one.
+    """Return the catalogue's machine behind the device names of a profile, or None where they do
+    not identify one.
 
     Parameters
     ----------
     gpu_names : name of each device as profilers write it: ``"NVIDIA A100-SXM4-80GB"``.
-    has_c2c : whether the recording shows a chip-to-chip link between GPU and host; None if it does not record this.
+    has_c2c : whether the recording shows a chip-to-chip link between GPU and host; None if it does
+        not record this.
 
     Returns
     -------
-    None if no name or several different machines are meant, or if `has_c2c` contradicts the name.  The name identifies the GPU
-    and its usual host link only; a V100 counts as one behind PCIe, not behind a POWER9's NVLink.  For a slice of a GPU the
-    machine has the link, but no numbers of the GPU.  `device_names` compares names.
+    None if no name or several different machines are meant, or if `has_c2c` contradicts the name.
+    The name identifies the GPU and its usual host link only; a V100 counts as one behind PCIe, not
+    behind a POWER9's NVLink.  For a slice of a GPU the machine has the link, but no numbers of the
+    GPU.  `device_names` compares names.
     """
     meant = {catalog.claimed(n) for n in gpu_names}
     if len(meant) != 1 or "" in meant:
@@ -150,7 +162,9 @@ def recognise(gpu_names: Sequence[str], has_c2c: bool | None = None) -> Machine 
 
 
 def machine_of(devices: Sequence[Device]) -> Recognised:
-    """Return the machine that a recording is of, from all that it states of the devices that did its work."""
+    """Return the machine that a recording is of, from all that it states of the devices that did
+    its work.
+    """
     names = [d.name for d in devices if d.name]
     first = max(devices, key=_told, default=Device())
     named = recognise(names)
@@ -163,19 +177,33 @@ def machine_of(devices: Sequence[Device]) -> Recognised:
         # its link and its host are those of the name; the GPU is what the recording states
         gpu = {n: p for n, p in family.parameters.items() if n.startswith("gpu.")}
         kept = {n: p for n, p in named.parameters.items() if not n.startswith("gpu.")}
-        return Recognised(replace(named, parameters={**kept, **gpu}), "family", f"{names[0]}, {_stated(first)}")
-    if len({(d.multiprocessors, d.family and d.family.name) for d in devices if d.multiprocessors}) > 1:
+        return Recognised(
+            replace(named, parameters={**kept, **gpu}), "family", f"{names[0]}, {_stated(first)}"
+        )
+    if (
+        len({(d.multiprocessors, d.family and d.family.name) for d in devices if d.multiprocessors})
+        > 1
+    ):
         return Recognised(None, "")
     if alike := _by_facts(first):
-        return Recognised(_blend(alike, first, names), "facts", f"{names[0] if names else 'no name'}: {_stated(first)}")
+        return Recognised(
+            _blend(alike, first, names),
+            "facts",
+            f"{names[0] if names else 'no name'}: {_stated(first)}",
+        )
     family_machine = _of_family(first, names)
     if family_machine is None:
         return Recognised(None, "")
-    return Recognised(family_machine, "family", f"{names[0] if names else 'no name'}: {_stated(first)}")
+    return Recognised(
+        family_machine, "family", f"{names[0] if names else 'no name'}: {_stated(first)}"
+    )
 
 
 def _told(device: Device) -> int:
-    return sum(value is not None for value in (device.memory_bytes, device.clock_hz, device.multiprocessors, device.major))
+    return sum(
+        value is not None
+        for value in (device.memory_bytes, device.clock_hz, device.multiprocessors, device.major)
+    )
 
 
 def _stated(device: Device) -> str:
@@ -190,13 +218,20 @@ def _stated(device: Device) -> str:
 
 
 def _contradicts(device: Device, machine: Machine) -> bool:
-    """Return whether a device cannot be that of the machine whose name it has: boards of one name come in several builds."""
+    """Return whether a device cannot be that of the machine whose name it has: boards of one name
+    come in several builds.
+    """
     if is_slice(device.name):
         return False
     units, memory = machine.value("gpu.multiprocessors"), machine.value("gpu.memory_size")
     if units and device.multiprocessors and units != device.multiprocessors:
         return True
-    return bool(memory and device.memory_bytes and device.multiprocessors and _apart(device.memory_bytes, memory) > _OTHER_MEMORY)
+    return bool(
+        memory
+        and device.memory_bytes
+        and device.multiprocessors
+        and _apart(device.memory_bytes, memory) > _OTHER_MEMORY
+    )
 
 
 def _apart(a: float, b: float) -> float:
@@ -223,7 +258,10 @@ def _matches(device: Device, machine: Machine) -> bool:
         return False
     if device.discrete is not None and device.discrete == (machine.coupling in _ONE_PACKAGE):
         return False
-    for stated, name, most in ((device.bandwidth, "gpu.memory_bandwidth", _BANDWIDTH), (device.clock_hz, "gpu.clock", _CLOCK)):
+    for stated, name, most in (
+        (device.bandwidth, "gpu.memory_bandwidth", _BANDWIDTH),
+        (device.clock_hz, "gpu.clock", _CLOCK),
+    ):
         other = machine.parameters.get(name)  # type: ignore[call-overload]
         if stated and other and _apart(stated, other.value) > most:
             return False
@@ -231,7 +269,9 @@ def _matches(device: Device, machine: Machine) -> bool:
 
 
 def _blend(machines: Sequence[Machine], device: Device, names: Sequence[str]) -> Machine:
-    """Return one machine for several that the facts do not tell apart: what they agree in, and the middle of what they do not."""
+    """Return one machine for several that the facts do not tell apart: what they agree in, and the
+    middle of what they do not.
+    """
     first = machines[0]
     shared = set.intersection(*(set(m.parameters) for m in machines))
     parameters = {n: p for n, p in first.parameters.items() if n in shared}
@@ -242,18 +282,28 @@ def _blend(machines: Sequence[Machine], device: Device, names: Sequence[str]) ->
             spread = math.log(high / low) / 2
             source = f"between {' and '.join(m.name for m in machines)}"
             parameters[name] = replace(
-                parameter, value=math.sqrt(low * high), error=max(parameter.error, spread), nature="assumption", source=source
+                parameter,
+                value=math.sqrt(low * high),
+                error=max(parameter.error, spread),
+                nature="assumption",
+                source=source,
             )
     family = device.family or families().get(first.family)
     link = "" if family is None else family.link
     # a named board that is not the machine's own may sit behind another link
     other = bool(names) or len({m.coupling for m in machines}) > 1
     if other and first.coupling not in _ONE_PACKAGE:
-        parameters = {n: p for n, p in parameters.items() if not n.startswith("link.")} | catalog.link_of(link)
+        parameters = {
+            n: p for n, p in parameters.items() if not n.startswith("link.")
+        } | catalog.link_of(link)
     coupling: Coupling = "pcie" if other and first.coupling not in _ONE_PACKAGE else first.coupling
     if len(machines) == 1 and not other:
         return replace(first, parameters=parameters)
-    title = " or ".join(m.title for m in machines) if not names else f"{names[0]}, the GPU of {' or '.join(m.name for m in machines)}"
+    title = (
+        " or ".join(m.title for m in machines)
+        if not names
+        else f"{names[0]}, the GPU of {' or '.join(m.name for m in machines)}"
+    )
     return replace(
         first,
         name="observed",
@@ -297,20 +347,28 @@ def _of_family(device: Device, names: Sequence[str]) -> Machine | None:
 
 
 def _usual_bandwidth(family: Family, device: Device) -> Parameter | None:
-    """Return the memory bandwidth of a GPU that states none, from the catalogue's GPUs of its family [B/s].
+    """Return the memory bandwidth of a GPU that states none, from the catalogue's GPUs of its
+    family [B/s].
 
-    Of an integrated GPU it is that of the modules with its memory: a power mode switches multiprocessors off, and no memory.
+    Of an integrated GPU it is that of the modules with its memory: a power mode switches
+    multiprocessors off, and no memory.
     """
     name: ParameterName = "gpu.memory_bandwidth"
     boards = _boards(family, name, "gpu.multiprocessors", "gpu.memory_size")
     whole = f"middle of the catalogue's GPUs of {family.title}"
     if family.integrated and device.memory_bytes:
-        alike = [m for m in boards if _same_memory(device.memory_bytes, m.parameters["gpu.memory_size"].value)]
+        alike = [
+            m
+            for m in boards
+            if _same_memory(device.memory_bytes, m.parameters["gpu.memory_size"].value)
+        ]
         if alike:
             each = [m.parameters[name].value for m in alike]
             return _middle(each, _BANDWIDTH_ERROR, "B/s", f"{whole} with this memory")
     units = device.multiprocessors or 1.0
-    each = [units * m.parameters[name].value / m.parameters["gpu.multiprocessors"].value for m in boards]
+    each = [
+        units * m.parameters[name].value / m.parameters["gpu.multiprocessors"].value for m in boards
+    ]
     return _middle(each, _BANDWIDTH_ERROR, "B/s", f"{whole}: memory bandwidth a multiprocessor")
 
 
@@ -320,7 +378,9 @@ def _same_memory(stated: float, catalogued: float) -> bool:
 
 
 def _usual_clock(family: Family) -> Parameter | None:
-    """Return the clock of a GPU of which only the family is known, from the catalogue's or the family's own [Hz]."""
+    """Return the clock of a GPU of which only the family is known, from the catalogue's or the
+    family's own [Hz].
+    """
     each = [m.parameters["gpu.clock"].value for m in _boards(family, "gpu.clock")]
     source = f"middle of the catalogue's GPUs of {family.title}"
     return _middle(each, CLOCK_ERROR, "Hz", source) or family.typical_clock()
@@ -328,11 +388,17 @@ def _usual_clock(family: Family) -> Parameter | None:
 
 def _boards(family: Family, *names: ParameterName) -> list[Machine]:
     """Return the GPUs of the catalogue that are of a family and state all of some parameters."""
-    return [m for m in catalog.all_machines() if m.family == family.name and m.recognise and m.has >= set(names)]
+    return [
+        m
+        for m in catalog.all_machines()
+        if m.family == family.name and m.recognise and m.has >= set(names)
+    ]
 
 
 def _middle(values: Sequence[float], least: float, unit: str, source: str) -> Parameter | None:
-    """Return the middle of some values, with half their spread for an error, at least `least`; None of nothing."""
+    """Return the middle of some values, with half their spread for an error, at least `least`; None
+    of nothing.
+    """
     if not values:
         return None
     each = sorted(values)
@@ -341,8 +407,12 @@ def _middle(values: Sequence[float], least: float, unit: str, source: str) -> Pa
 
 
 def fastest_link(machine: Machine | None) -> float | None:
-    """Return the bandwidth of the fastest slot that the GPU of a machine fits [B/s]; None where its family is not known or has none."""
+    """Return the bandwidth of the fastest slot that the GPU of a machine fits [B/s]; None where its
+    family is not known or has none.
+    """
     family = families().get(machine.family) if machine is not None else None
     link = catalog.link_of(family.link) if family is not None else {}
-    rates = [link[name].value for way in HOST_WAYS if (name := link_parameter(way, "bandwidth")) in link]
+    rates = [
+        link[name].value for way in HOST_WAYS if (name := link_parameter(way, "bandwidth")) in link
+    ]
     return max(rates, default=None)

@@ -1,8 +1,11 @@
-"""Messages of collectives: source, target and size in each step, by the algorithms that MPI libraries use.
+"""Messages of collectives: source, target and size in each step, by the algorithms that MPI
+libraries use.
 
-A pattern is for ranks 0 to P-1 of one communicator.  Each rank goes through the steps in order.  In each step it posts its receives,
-sends, waits for its messages, and waits for its own buffers.  Shares are multiples of the block.  The block is the contribution of each
-rank (allgather, alltoall, gather, scatter), the result of each rank (reduce_scatter), or the whole vector (bcast, reduce, allreduce, scan).
+A pattern is for ranks 0 to P-1 of one communicator.  Each rank goes through the steps in order.  In
+each step it posts its receives, sends, waits for its messages, and waits for its own buffers.
+Shares are multiples of the block.  The block is the contribution of each rank (allgather, alltoall,
+gather, scatter), the result of each rank (reduce_scatter), or the whole vector (bcast, reduce,
+allreduce, scan).
 
 ===================  =============================  =================================================  ======
 pattern              steps                          of                                                 source
@@ -34,14 +37,16 @@ doubling_scan        ceil(log2 P)                   scan, exscan                
 chain_scan           P - 1                          scan, exscan                                       O
 ===================  =============================  =================================================  ======
 
-Where P is not a power of two, the extra ranks fold into a neighbour and back (+ 2).  As in libraries, an allgather by recursive doubling
-then becomes Bruck's, and a neighbour exchange among an odd number of ranks becomes a ring; a reduce_scatter by recursive doubling becomes
-recursive halving.  ``A + B`` is one operation after the other: a reduce by A and a bcast by B (allreduce), a reduce and a scatter
-(reduce_scatter), a gather and a bcast (allgather).
+Where P is not a power of two, the extra ranks fold into a neighbour and back (+ 2).  As in
+libraries, an allgather by recursive doubling then becomes Bruck's, and a neighbour exchange among
+an odd number of ranks becomes a ring; a reduce_scatter by recursive doubling becomes recursive
+halving.  ``A + B`` is one operation after the other: a reduce by A and a bcast by B (allreduce), a
+reduce and a scatter (reduce_scatter), a gather and a bcast (allgather).
 
-Sources: T Thakur, Rabenseifner and Gropp 2005; B Barnett et al. 1994; F Traff 2005; K Bruck et al. 1997; C Chen et al. 2005; H Hensgen,
-Finkel and Manber 1988; L Hillis and Steele 1986; P Pjesivac-Grbovic et al. 2007 and Patarasuk and Yuan 2009; R TraceR (commit 5152e57);
-O Open MPI 4.1.4 (coll/base, coll/basic); S SimGrid 3.32 (SMPI).
+Sources: T Thakur, Rabenseifner and Gropp 2005; B Barnett et al. 1994; F Traff 2005; K Bruck et al.
+1997; C Chen et al. 2005; H Hensgen, Finkel and Manber 1988; L Hillis and Steele 1986; P
+Pjesivac-Grbovic et al. 2007 and Patarasuk and Yuan 2009; R TraceR (commit 5152e57); O Open MPI
+4.1.4 (coll/base, coll/basic); S SimGrid 3.32 (SMPI).
 """
 
 from __future__ import annotations
@@ -77,14 +82,18 @@ def _packed(steps: list[Step]) -> Pattern:
     none: list[Int | Float] = [np.zeros(0, np.int64)]
     source, target, share = (np.concatenate([s[side] for s in steps] or none) for side in range(3))
     number = np.repeat(np.arange(len(steps)), [len(s[0]) for s in steps])
-    return Pattern(source.astype(np.int64), target.astype(np.int64), share.astype(np.float64), number)
+    return Pattern(
+        source.astype(np.int64), target.astype(np.int64), share.astype(np.float64), number
+    )
 
 
-# --- all with all -----------------------------------------------------------------------------------------------------
+# --- all with all ---------------------------------------------------------------------------------
 
 
 def _xor(ranks: int, share: Float | float, reach: int) -> Step:
-    """Return the exchange of every rank with the rank whose number differs by XOR with `reach`, where that rank exists."""
+    """Return the exchange of every rank with the rank whose number differs by XOR with `reach`,
+    where that rank exists.
+    """
     rank = np.arange(ranks)
     has_partner = (rank ^ reach) < ranks
     return step(rank[has_partner], (rank ^ reach)[has_partner], share)
@@ -97,8 +106,8 @@ def _shift(ranks: int, by: int, share: float) -> Step:
 
 
 def _folded(ranks: int) -> tuple[int, Int, Step, Step]:
-    """Return the largest power of two, the ranks that stay, and the steps that fold the even ranks at the front into their neighbours
-    and back.
+    """Return the largest power of two, the ranks that stay, and the steps that fold the even ranks
+    at the front into their neighbours and back.
     """
     power = 1 << (ranks.bit_length() - 1)
     even = np.arange(0, 2 * (ranks - power), 2)
@@ -112,14 +121,18 @@ def _among(stay: Int, steps: list[Step]) -> list[Step]:
 
 
 def _around(ranks: int, steps: list[Step], into: Step, back: Step) -> list[Step]:
-    """Return the steps between a fold and its reversal where the number of ranks is not a power of two."""
+    """Return the steps between a fold and its reversal where the number of ranks is not a power of
+    two.
+    """
     return [into, *steps, back] if ranks & (ranks - 1) else steps
 
 
 def _recursive_doubling(ranks: int) -> list[Step]:
     """Exchange the whole vector with partners at distances 1, 2, 4, ..."""
     power, stay, into, back = _folded(ranks)
-    return _around(ranks, _among(stay, [_xor(power, 1.0, reach) for reach in rounds(power)]), into, back)
+    return _around(
+        ranks, _among(stay, [_xor(power, 1.0, reach) for reach in rounds(power)]), into, back
+    )
 
 
 def _halved(power: int) -> list[Step]:
@@ -137,7 +150,8 @@ def _rabenseifner(ranks: int) -> list[Step]:
 def _rabenseifner_reduce(ranks: int, root: int) -> list[Step]:
     """Halve the vector with partners, then gather it in the root on the reverse path.
 
-    Odd ranks at the front fold into the even ranks before them.  A root that folded takes over the piece and the place of rank 0.
+    Odd ranks at the front fold into the even ranks before them.  A root that folded takes over the
+    piece and the place of rank 0.
     """
     power, *_ = _folded(ranks)
     folded = 2 * np.arange(ranks - power) + 1
@@ -161,7 +175,9 @@ def _ring(ranks: int, share: float, turns: int) -> list[Step]:
 
 
 def _bruck_allgather(ranks: int) -> list[Step]:
-    """Send all blocks received so far, at most as many as are missing, to ranks at distances 1, 2, 4, ..."""
+    """Send all blocks received so far, at most as many as are missing, to ranks at distances 1, 2,
+    4, ...
+    """
     return [_shift(ranks, -reach, float(min(reach, ranks - reach))) for reach in rounds(ranks)]
 
 
@@ -173,17 +189,24 @@ def _doubling_allgather(ranks: int) -> list[Step]:
 
 
 def _neighbor_exchange(ranks: int) -> list[Step]:
-    """Exchange with one neighbour and the other alternately: first each rank's own block, then the two blocks that arrived last."""
+    """Exchange with one neighbour and the other alternately: first each rank's own block, then the
+    two blocks that arrived last.
+    """
     if ranks % 2:
         return _ring(ranks, 1.0, 1)
     rank = np.arange(ranks)
-    return [step(rank, (rank + np.where((rank + k) % 2 == 0, 1, -1)) % ranks, 2.0 if k else 1.0) for k in range(ranks // 2)]
+    return [
+        step(rank, (rank + np.where((rank + k) % 2 == 0, 1, -1)) % ranks, 2.0 if k else 1.0)
+        for k in range(ranks // 2)
+    ]
 
 
 def _bruck_alltoall(ranks: int) -> list[Step]:
     """Send in each step the blocks whose distance has the step's bit."""
     distance = np.arange(ranks)
-    return [_shift(ranks, reach, float(np.count_nonzero(distance & reach))) for reach in rounds(ranks)]
+    return [
+        _shift(ranks, reach, float(np.count_nonzero(distance & reach))) for reach in rounds(ranks)
+    ]
 
 
 def _shifted(ranks: int) -> list[Step]:
@@ -192,8 +215,12 @@ def _shifted(ranks: int) -> list[Step]:
 
 
 def _pairwise(ranks: int) -> list[Step]:
-    """Exchange one block with rank r xor k in step k; shifted where the number of ranks is not a power of two."""
-    return _shifted(ranks) if ranks & (ranks - 1) else [_xor(ranks, 1.0, by) for by in range(1, ranks)]
+    """Exchange one block with rank r xor k in step k; shifted where the number of ranks is not a
+    power of two.
+    """
+    return (
+        _shifted(ranks) if ranks & (ranks - 1) else [_xor(ranks, 1.0, by) for by in range(1, ranks)]
+    )
 
 
 def _direct(ranks: int) -> list[Step]:
@@ -204,24 +231,32 @@ def _direct(ranks: int) -> list[Step]:
 
 
 def _blocks_before(ranks: int) -> Float:
-    """Return the number of blocks before each rank that stays, counting its own and those folded into it, and the total at the end."""
+    """Return the number of blocks before each rank that stays, counting its own and those folded
+    into it, and the total at the end.
+    """
     power = _folded(ranks)[0]
     return np.append(0.0, np.cumsum(1.0 + (np.arange(power) < ranks - power)))
 
 
 def _recursive_halving(ranks: int) -> list[Step]:
-    """Send half of the remaining blocks to a partner at half the distance each time; folded ranks receive their block at the end."""
+    """Send half of the remaining blocks to a partner at half the distance each time; folded ranks
+    receive their block at the end.
+    """
     power, stay, into, back = _folded(ranks)
     before = _blocks_before(ranks)
     rank, steps = np.arange(power), []
     for reach in reversed(list(rounds(power))):
         partner_first = (rank ^ reach) & -reach
-        steps.append(step(rank, rank ^ reach, before[partner_first + reach] - before[partner_first]))
+        steps.append(
+            step(rank, rank ^ reach, before[partner_first + reach] - before[partner_first])
+        )
     return _around(ranks, _among(stay, steps), (into[0], into[1], into[2] * ranks), back)
 
 
 def _butterfly(ranks: int) -> list[Step]:
-    """Send half of the remaining blocks to partners at distances 1, 2, 4, ..., and at the end each block to its rank."""
+    """Send half of the remaining blocks to partners at distances 1, 2, 4, ..., and at the end each
+    block to its rank.
+    """
     power, stay, into, _ = _folded(ranks)
     before = _blocks_before(ranks)
     rank, first, count, steps = np.arange(power), np.zeros(power, np.int64), power, []
@@ -232,9 +267,13 @@ def _butterfly(ranks: int) -> list[Step]:
         steps.append(step(rank, rank ^ reach, before[sent + count] - before[sent]))
         first = kept
     steps = _among(stay, steps)
-    # Each rank ends with the block of the rank with mirrored bits, and with the block of the rank folded into that one.
+    # Each rank ends with the block of the rank with mirrored bits, and with the block of the rank
+    # folded into that one.
     has_folded = first < ranks - power
-    holder, owner = np.append(stay, stay[has_folded]), np.append(stay[first], stay[first[has_folded]] - 1)
+    holder, owner = (
+        np.append(stay, stay[has_folded]),
+        np.append(stay[first], stay[first[has_folded]] - 1),
+    )
     misplaced = holder != owner
     if misplaced.any():
         steps.append(step(holder[misplaced], owner[misplaced], 1.0))
@@ -242,7 +281,9 @@ def _butterfly(ranks: int) -> list[Step]:
 
 
 def _doubling_reduce_scatter(ranks: int) -> list[Step]:
-    """Exchange all blocks except those of the ranks heard of so far with partners at distances 1, 2, 4, ..."""
+    """Exchange all blocks except those of the ranks heard of so far with partners at distances 1,
+    2, 4, ...
+    """
     if ranks & (ranks - 1):
         return _recursive_halving(ranks)
     return [_xor(ranks, float(ranks - reach), reach) for reach in rounds(ranks)]
@@ -256,7 +297,9 @@ def _barrier(algorithm: str, ranks: int) -> list[Step]:
         power = 1 << (ranks.bit_length() - 1)
         extra = np.arange(ranks - power)
         swaps = [_xor(power, 0.0, reach) for reach in rounds(power)]
-        steps = _around(ranks, swaps, step(extra + power, extra, 0.0), step(extra, extra + power, 0.0))
+        steps = _around(
+            ranks, swaps, step(extra + power, extra, 0.0), step(extra, extra + power, 0.0)
+        )
     elif algorithm == "double_ring":
         steps = [step([r % ranks], (r + 1) % ranks, 0.0) for r in range(2 * ranks)]
     else:
@@ -274,7 +317,7 @@ def _scan(algorithm: str, ranks: int) -> list[Step]:
     return [step(rank[: ranks - reach], rank[reach:], 1.0) for reach in rounds(ranks)]
 
 
-# --- from a root, or to it --------------------------------------------------------------------------------------------
+# --- from a root, or to it ------------------------------------------------------------------------
 
 
 def _scattered(algorithm: str, ranks: int) -> list[Step]:
@@ -290,7 +333,9 @@ def _broadcast(algorithm: str, ranks: int, segments: int) -> list[Step]:
     if algorithm == "split_binary":
         return trees.split_binary(ranks, segments)
     if algorithm in ("scatter_allgather", "scatter_ring"):
-        gathered = _doubling_allgather(ranks) if algorithm == "scatter_allgather" else _ring(ranks, 1.0, 1)
+        gathered = (
+            _doubling_allgather(ranks) if algorithm == "scatter_allgather" else _ring(ranks, 1.0, 1)
+        )
         steps = [*_scattered("binomial", ranks), *gathered]
         return [(source, target, share / ranks) for source, target, share in steps]
     return trees.rooted(algorithm, ranks, segments)
@@ -303,17 +348,29 @@ def _rooted(operation: str, algorithm: str, ranks: int, root: int, segments: int
         return trees.in_order_reduce(ranks, root, segments)
     if operation == "reduce" and algorithm == "binary_levels":
         # Open MPI posts the receives of both children at a time.
-        return turned(reversed_steps(trees.rooted(algorithm, ranks, segments, together=True)), ranks, root)
+        return turned(
+            reversed_steps(trees.rooted(algorithm, ranks, segments, together=True)), ranks, root
+        )
     if algorithm == "linear_sync":
         requested = [[step([0], r, 0.0), step([r], 0, 1.0)] for r in range(1, ranks)]
         return turned([single_step for pair in requested for single_step in pair], ranks, root)
-    from_root = _broadcast(algorithm, ranks, segments) if operation in ("bcast", "reduce") else _scattered(algorithm, ranks)
-    return turned(from_root if operation in ("bcast", "scatter") else reversed_steps(from_root), ranks, root)
+    from_root = (
+        _broadcast(algorithm, ranks, segments)
+        if operation in ("bcast", "reduce")
+        else _scattered(algorithm, ranks)
+    )
+    return turned(
+        from_root if operation in ("bcast", "scatter") else reversed_steps(from_root), ranks, root
+    )
 
 
-# --- by name ----------------------------------------------------------------------------------------------------------
+# --- by name --------------------------------------------------------------------------------------
 
-_TREES: Final = ("binomial", "linear", *(n for n in trees.TREES if n not in ("binomial", "binomial_doubling")))
+_TREES: Final = (
+    "binomial",
+    "linear",
+    *(n for n in trees.TREES if n not in ("binomial", "binomial_doubling")),
+)
 #: Algorithms of each MPI operation.
 ALGORITHMS: Final[dict[str, tuple[str, ...]]] = {
     "bcast": (*_TREES, "binomial_doubling", "split_binary", "scatter_allgather", "scatter_ring"),
@@ -323,13 +380,26 @@ ALGORITHMS: Final[dict[str, tuple[str, ...]]] = {
     "allreduce": ("recursive_doubling", "ring", "rabenseifner", "binary"),
     "allgather": ("bruck", "ring", "recursive_doubling", "neighbor_exchange", "linear"),
     "alltoall": ("bruck", "pairwise", "shifted", "linear"),
-    "reduce_scatter": ("ring", "pairwise", "shifted", "recursive_halving", "butterfly", "recursive_doubling", "linear"),
+    "reduce_scatter": (
+        "ring",
+        "pairwise",
+        "shifted",
+        "recursive_halving",
+        "butterfly",
+        "recursive_doubling",
+        "linear",
+    ),
     "barrier": ("dissemination", "recursive_doubling", "linear", "binomial", "double_ring"),
     "scan": ("doubling_scan", "recursive_doubling", "chain_scan"),
 }
 #: Operations that can be two others, one after the other.
-_TWO: Final = {"allreduce": ("reduce", "bcast"), "reduce_scatter": ("reduce", "scatter"), "allgather": ("gather", "bcast")}
-#: Calls with the traffic of another operation; libraries choose their algorithms partly by other rules.
+_TWO: Final = {
+    "allreduce": ("reduce", "bcast"),
+    "reduce_scatter": ("reduce", "scatter"),
+    "allgather": ("gather", "bcast"),
+}
+#: Calls with the traffic of another operation; libraries choose their algorithms partly by other
+#: rules.
 _SAME: Final = {
     "allgatherv": "allgather",
     "alltoallv": "alltoall",
@@ -348,7 +418,10 @@ _AMONG_ALL: Final[dict[tuple[str, str], Callable[[int], list[Step]]]] = {
     ("allreduce", "recursive_doubling"): _recursive_doubling,
     ("allreduce", "rabenseifner"): _rabenseifner,
     ("allreduce", "ring"): lambda ranks: _ring(ranks, 1.0 / ranks, 2),
-    ("allreduce", "binary"): lambda ranks: [*reversed_steps(trees.rooted("binary", ranks, 1)), *trees.rooted("binary", ranks, 1)],
+    ("allreduce", "binary"): lambda ranks: [
+        *reversed_steps(trees.rooted("binary", ranks, 1)),
+        *trees.rooted("binary", ranks, 1),
+    ],
     ("allgather", "bruck"): _bruck_allgather,
     ("allgather", "ring"): lambda ranks: _ring(ranks, 1.0, 1),
     ("allgather", "recursive_doubling"): _doubling_allgather,
@@ -369,27 +442,32 @@ _AMONG_ALL: Final[dict[tuple[str, str], Callable[[int], list[Step]]]] = {
 
 
 def operation_of(name: str, *, plain: bool = True) -> str | None:
-    """Return the operation whose traffic a call has: ``allgatherv`` -> ``allgather``; None for an unknown call.
+    """Return the operation whose traffic a call has: ``allgatherv`` -> ``allgather``; None for an
+    unknown call.
 
     Parameters
     ----------
-    plain : False keeps the name of a call that has the traffic of another, because libraries may choose another algorithm for it.
+    plain : False keeps the name of a call that has the traffic of another, because libraries may
+        choose another algorithm for it.
     """
     same = _SAME.get(name, name)
     return None if same not in ALGORITHMS else same if plain else name
 
 
 @lru_cache(maxsize=256)
-def pattern(operation: str, algorithm: str, ranks: int, root: int = 0, segments: int = 1) -> Pattern:
+def pattern(
+    operation: str, algorithm: str, ranks: int, root: int = 0, segments: int = 1
+) -> Pattern:
     """Return the messages of one collective among `ranks`.
 
-    Raises A073, an unknown operation or algorithm, fewer than one rank, a root outside the ranks, or segments for an algorithm that does
-    not cut the vector.
+    Raises A073, an unknown operation or algorithm, fewer than one rank, a root outside the ranks,
+    or segments for an algorithm that does not cut the vector.
 
     Parameters
     ----------
     algorithm : one of `ALGORITHMS`, or ``A + B`` (see above).
-    segments : number of pieces into which trees and chains cut the vector; each rank forwards a piece before the next arrives.
+    segments : number of pieces into which trees and chains cut the vector; each rank forwards a
+        piece before the next arrives.
 
     >>> p = pattern("allreduce", "recursive_doubling", 4)
     >>> list(zip(p.step.tolist(), p.source.tolist(), p.target.tolist()))[:4]
@@ -398,12 +476,26 @@ def pattern(operation: str, algorithm: str, ranks: int, root: int = 0, segments:
     same = operation_of(operation) or operation
     two_parts = _TWO.get(same, ())
     parts = algorithm.split(" + ")
-    composed = len(parts) == len(two_parts) == 2 and all(a in ALGORITHMS[o] for o, a in zip(two_parts, parts, strict=True))
+    composed = len(parts) == len(two_parts) == 2 and all(
+        a in ALGORITHMS[o] for o, a in zip(two_parts, parts, strict=True)
+    )
     algorithms = ALGORITHMS.get(same, ())
     can_segment = segments == 1 or (same in ("bcast", "reduce") and algorithm in _SEGMENTED)
-    if not (composed or algorithm in algorithms) or ranks < 1 or not 0 <= root < ranks or segments < 1 or not can_segment:
-        what = f"{operation} by {algorithm} among {ranks} ranks from {root}" + (f" in {segments} segments" if segments != 1 else "")
-        near = did_you_mean(algorithm, list(algorithms)) or ", ".join(algorithms) or ", ".join(ALGORITHMS)
+    if (
+        not (composed or algorithm in algorithms)
+        or ranks < 1
+        or not 0 <= root < ranks
+        or segments < 1
+        or not can_segment
+    ):
+        what = f"{operation} by {algorithm} among {ranks} ranks from {root}" + (
+            f" in {segments} segments" if segments != 1 else ""
+        )
+        near = (
+            did_you_mean(algorithm, list(algorithms))
+            or ", ".join(algorithms)
+            or ", ".join(ALGORITHMS)
+        )
         raise error_of("A073", found=what[:80], fix=near if can_segment else "one segment")
     if ranks == 1:
         return _packed([])
@@ -411,7 +503,10 @@ def pattern(operation: str, algorithm: str, ranks: int, root: int = 0, segments:
         return _packed(_steps(same, algorithm, ranks, root, segments))
     first, second = (_steps(o, a, ranks, 0, 1) for o, a in zip(two_parts, parts, strict=True))
     # The vector between the two operations holds the blocks of all ranks.
-    longer_part, factor = (first if same == "reduce_scatter" else second), float(1 if same == "allreduce" else ranks)
+    longer_part, factor = (
+        (first if same == "reduce_scatter" else second),
+        float(1 if same == "allreduce" else ranks),
+    )
     scaled = [(source, target, share * factor) for source, target, share in longer_part]
     return _packed([*scaled, *second] if longer_part is first else [*first, *scaled])
 
@@ -427,9 +522,11 @@ def _steps(operation: str, algorithm: str, ranks: int, root: int, segments: int)
 
 
 def buffers(operation: str, ranks: int, root: int = 0) -> tuple[Float, Float]:
-    """Return the blocks that each rank copies in and out if a library stages a collective in host memory once.
+    """Return the blocks that each rank copies in and out if a library stages a collective in host
+    memory once.
 
-    Returns blocks from device memory before the collective, and to device memory after it, each of shape (ranks,).
+    Returns blocks from device memory before the collective, and to device memory after it, each of
+    shape (ranks,).
 
     >>> [side.tolist() for side in buffers("allgather", 3)]
     [[1.0, 1.0, 1.0], [3.0, 3.0, 3.0]]

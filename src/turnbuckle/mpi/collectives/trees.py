@@ -1,7 +1,8 @@
 """Trees of collectives, and the messages that go down or up them.
 
-A tree lists the children of every rank in the order in which the rank sends to them; ranks count from the root.  A `Step` holds the
-messages of one step: sources, targets and shares, arrays of shape (messages,).
+A tree lists the children of every rank in the order in which the rank sends to them; ranks count
+from the root.  A `Step` holds the messages of one step: sources, targets and shares, arrays of
+shape (messages,).
 """
 
 from __future__ import annotations
@@ -17,15 +18,26 @@ from turnbuckle.foundation.arrays import Float, Int
 Step = tuple[Int, Int, Float]
 Tree = list[list[int]]
 
-#: Open MPI's defaults for the radix of its k-nomial tree, and for the number of chains of its chained broadcast.
+#: Open MPI's defaults for the radix of its k-nomial tree, and for the number of chains of its
+#: chained broadcast.
 RADIX: Final = 4
 CHAINS: Final = 4
 
 
-def step(source: Int | list[int], target: Int | list[int] | int, share: Float | list[float] | float) -> Step:
+def step(
+    source: Int | list[int], target: Int | list[int] | int, share: Float | list[float] | float
+) -> Step:
     """Return the messages of one step; a single target or share applies to all."""
-    sources, targets, shares = np.asarray(source, np.int64), np.asarray(target, np.int64), np.asarray(share, np.float64)
-    return sources, targets if targets.ndim else np.full_like(sources, target), shares if shares.ndim else np.full(len(sources), share)
+    sources, targets, shares = (
+        np.asarray(source, np.int64),
+        np.asarray(target, np.int64),
+        np.asarray(share, np.float64),
+    )
+    return (
+        sources,
+        targets if targets.ndim else np.full_like(sources, target),
+        shares if shares.ndim else np.full(len(sources), share),
+    )
 
 
 def rounds(ranks: int) -> Iterator[int]:
@@ -37,20 +49,26 @@ def rounds(ranks: int) -> Iterator[int]:
 
 
 def reversed_steps(steps: list[Step]) -> list[Step]:
-    """Return the steps of the reverse operation: a broadcast becomes a reduce, a scatter a gather, an allgather a reduce_scatter."""
+    """Return the steps of the reverse operation: a broadcast becomes a reduce, a scatter a gather,
+    an allgather a reduce_scatter.
+    """
     return [(target, source, share) for source, target, share in reversed(steps)]
 
 
 def turned(steps: list[Step], ranks: int, root: int) -> list[Step]:
     """Return steps with ranks of the communicator in place of ranks counted from the root."""
-    return [((source + root) % ranks, (target + root) % ranks, share) for source, target, share in steps]
+    return [
+        ((source + root) % ranks, (target + root) % ranks, share) for source, target, share in steps
+    ]
 
 
-# --- shapes -----------------------------------------------------------------------------------------------------------
+# --- shapes ---------------------------------------------------------------------------------------
 
 
 def _from_parents(parents: Iterable[int]) -> Tree:
-    """Return the tree with the given parent of each rank but the root, with children in ascending order."""
+    """Return the tree with the given parent of each rank but the root, with children in ascending
+    order.
+    """
     tree: Tree = [[]]
     for rank, parent in enumerate(parents, start=1):
         tree.append([])
@@ -59,7 +77,8 @@ def _from_parents(parents: Iterable[int]) -> Tree:
 
 
 def knomial(ranks: int, radix: int) -> Tree:
-    """Return a k-nomial tree: children at radix - 1 multiples of each power of the radix, the furthest power first.
+    """Return a k-nomial tree: children at radix - 1 multiples of each power of the radix, the
+    furthest power first.
 
     Every subtree consists of consecutive ranks.
     """
@@ -74,7 +93,9 @@ def knomial(ranks: int, radix: int) -> Tree:
 
 
 def _binomial_doubling(ranks: int) -> Tree:
-    """Return a tree with children at distances that double from the next power of two above the rank."""
+    """Return a tree with children at distances that double from the next power of two above the
+    rank.
+    """
     return _from_parents(r - (1 << (r.bit_length() - 1)) for r in range(1, ranks))
 
 
@@ -84,7 +105,9 @@ def _heap(ranks: int) -> Tree:
 
 
 def _levels(ranks: int) -> Tree:
-    """Return a binary tree with children at a distance of the ranks on the parent's level, and at twice that distance."""
+    """Return a binary tree with children at a distance of the ranks on the parent's level, and at
+    twice that distance.
+    """
     parents = []
     for rank in range(1, ranks):
         above = 1 << ((rank + 1).bit_length() - 2)
@@ -93,7 +116,9 @@ def _levels(ranks: int) -> Tree:
 
 
 def _in_order(ranks: int) -> Tree:
-    """Return a binary tree whose root is the last rank, and whose two subtrees are halves with the last rank of each as root."""
+    """Return a binary tree whose root is the last rank, and whose two subtrees are halves with the
+    last rank of each as root.
+    """
     tree: Tree = [[] for _ in range(ranks)]
 
     def grow(first: int, count: int) -> None:
@@ -132,14 +157,22 @@ TREES: Final[dict[str, Callable[[int], Tree]]] = {
 }
 
 
-# --- messages ---------------------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------
 
 
-def down(tree: Tree, root: int = 0, segments: int = 1, share: Float | None = None, *, together: bool = False) -> list[Step]:
+def down(
+    tree: Tree,
+    root: int = 0,
+    segments: int = 1,
+    share: Float | None = None,
+    *,
+    together: bool = False,
+) -> list[Step]:
     """Return the messages from the root to all, one child after the other and segment by segment.
 
-    Each message has 1 / segments of the vector, or the `share` of its target.  A rank sends a segment to its last child in the step in
-    which it receives the next segment.  With `together`, a rank sends to all its children in one step.
+    Each message has 1 / segments of the vector, or the `share` of its target.  A rank sends a
+    segment to its last child in the step in which it receives the next segment.  With `together`, a
+    rank sends to all its children in one step.
     """
     width = 1 if together else max((len(children) for children in tree), default=0)
     messages_of_step: dict[int, list[tuple[int, int]]] = {}
@@ -151,11 +184,15 @@ def down(tree: Tree, root: int = 0, segments: int = 1, share: Float | None = Non
                 k = 0 if together else index
                 further.append((child, received + 1 + k))
                 for segment in range(segments):
-                    messages_of_step.setdefault(received + k + segment * width, []).append((parent, child))
+                    messages_of_step.setdefault(received + k + segment * width, []).append(
+                        (parent, child)
+                    )
         reached = further
     steps = []
     for number in sorted(messages_of_step):
-        source, target = (np.array(side, np.int64) for side in zip(*messages_of_step[number], strict=True))
+        source, target = (
+            np.array(side, np.int64) for side in zip(*messages_of_step[number], strict=True)
+        )
         steps.append(step(source, target, 1.0 / segments if share is None else share[target]))
     return steps
 
@@ -183,18 +220,19 @@ def rooted(algorithm: str, ranks: int, segments: int, *, together: bool = False)
 
 
 def in_order_reduce(ranks: int, root: int, segments: int) -> list[Step]:
-    """Return a reduce to the last rank in the order of ranks, from both children at once, and from there to the root if that is another
-    rank.
+    """Return a reduce to the last rank in the order of ranks, from both children at once, and from
+    there to the root if that is another rank.
     """
     up = reversed_steps(down(_in_order(ranks), ranks - 1, segments, together=True))
     return up if root == ranks - 1 else [*up, step([ranks - 1], root, 1.0)]
 
 
 def split_binary(ranks: int, segments: int) -> list[Step]:
-    """Return a broadcast of one half of the vector down each half of a binary tree, after which neighbours swap halves.
+    """Return a broadcast of one half of the vector down each half of a binary tree, after which
+    neighbours swap halves.
 
-    Ranks of the left half are odd, those of the right half even.  For an even number of ranks the last one gets its second half from the
-    root.
+    Ranks of the left half are odd, those of the right half even.  For an even number of ranks the
+    last one gets its second half from the root.
     """
     steps = [(s, t, 0.5 * share) for s, t, share in down(_levels(ranks), segments=segments)]
     left = np.arange(1, ranks - 1, 2)

@@ -1,7 +1,9 @@
-"""Graphs of messages that wait for messages, as programs for the contention replay (LiMPPy's message DAG, PNNL FENATE).
+"""Graphs of messages that wait for messages, as programs for the contention replay (LiMPPy's
+message DAG, PNNL FENATE).
 
-A message begins when all messages before it are complete, and after its own delay.  It is complete when it has arrived.  A message that
-waits for its receiver, or is acknowledged, is complete when its sender is informed.
+A message begins when all messages before it are complete, and after its own delay.  It is complete
+when it has arrived.  A message that waits for its receiver, or is acknowledged, is complete when
+its sender is informed.
 
 Errors: A089.
 """
@@ -58,7 +60,8 @@ class MessageGraph:
 
 
 def as_program(graph: MessageGraph, eager_limit: float, *, acknowledged: bool = False) -> Program:
-    """Return a graph of messages as a program, with a process at the sender and one at the receiver of every message.  Raises A089.
+    """Return a graph of messages as a program, with a process at the sender and one at the receiver
+    of every message.  Raises A089.
 
     Parameters
     ----------
@@ -84,20 +87,40 @@ def as_program(graph: MessageGraph, eager_limit: float, *, acknowledged: bool = 
     ]
     process = np.concatenate([entry[0] for entry in operations])
     phase = np.concatenate([np.full(len(entry[0]), entry[1]) for entry in operations])
-    code = np.concatenate([np.full(len(entry[0]), int(entry[2])) for entry in operations]).astype(np.uint8)
+    code = np.concatenate([np.full(len(entry[0]), int(entry[2])) for entry in operations]).astype(
+        np.uint8
+    )
     arg = np.concatenate([entry[3] for entry in operations])
     order = np.lexsort((arg, phase, process))
-    leaves = np.append(np.where(ready, Leaves.READY, Leaves.EAGER), np.full(edges, Leaves.EDGE)).astype(np.uint8)
+    leaves = np.append(
+        np.where(ready, Leaves.READY, Leaves.EAGER), np.full(edges, Leaves.EDGE)
+    ).astype(np.uint8)
     nothing = np.zeros(0, dtype=np.int64)
     first = np.searchsorted(process[order], np.arange(2 * count + 1))
-    hosts, sizes = np.append(graph.source, graph.target), np.append(graph.size_bytes, np.zeros(edges))
+    hosts, sizes = (
+        np.append(graph.source, graph.target),
+        np.append(graph.size_bytes, np.zeros(edges)),
+    )
     ends = (np.append(sender, completing), np.append(receiver, graph.after))
-    return Program(first, code[order], arg[order], delay, nothing, np.zeros(0), nothing, hosts, *ends, sizes, leaves)
+    return Program(
+        first,
+        code[order],
+        arg[order],
+        delay,
+        nothing,
+        np.zeros(0),
+        nothing,
+        hosts,
+        *ends,
+        sizes,
+        leaves,
+    )
 
 
 def read(path: Path) -> MessageGraph:
-    """Read a graph from a table: message, from, to, size [B], after (messages separated by blanks), delay [s]; the last two may be
-    missing.  Raises A061 to A063 (`turnbuckle.foundation.table_file`), A089.
+    """Read a graph from a table: message, from, to, size [B], after (messages separated by blanks),
+    delay [s]; the last two may be missing.  Raises A061 to A063
+    (`turnbuckle.foundation.table_file`), A089.
     """
     table = read_table(path, _COLUMNS, "a graph of messages")
     names = table.texts["message"]
@@ -109,12 +132,21 @@ def read(path: Path) -> MessageGraph:
     for k, text in enumerate(table.texts.get("after", [""] * len(names))):
         for word in text.split():
             if word not in number:
-                raise _refused(f"message {names[k][:40]} after {word[:40]}, which there is not", table.where(k, "after"))
+                raise _refused(
+                    f"message {names[k][:40]} after {word[:40]}, which there is not",
+                    table.where(k, "after"),
+                )
             before.append(number[word])
             after.append(k)
     delay = np.nan_to_num(table.numbers["delay"]) if "delay" in table.numbers else np.zeros(0)
     ends = (table.numbers["from"].astype(np.int64), table.numbers["to"].astype(np.int64))
-    graph = MessageGraph(*ends, table.numbers["size"], np.array(before, dtype=np.int64), np.array(after, dtype=np.int64), delay)
+    graph = MessageGraph(
+        *ends,
+        table.numbers["size"],
+        np.array(before, dtype=np.int64),
+        np.array(after, dtype=np.int64),
+        delay,
+    )
     _sound(graph, names)
     return graph
 
@@ -131,7 +163,8 @@ def ping_pong(size_bytes: float, rounds: int = 10) -> MessageGraph:
 
 
 def sweep(rows: int, columns: int, size_bytes: float) -> MessageGraph:
-    """Return a wave over a grid from one corner (Sweep3D): each node sends on when it has received from both neighbours behind it.
+    """Return a wave over a grid from one corner (Sweep3D): each node sends on when it has received
+    from both neighbours behind it.
 
     >>> sweep(2, 2, 8.0).nodes, len(sweep(2, 2, 8.0).source)
     (4, 4)
@@ -164,13 +197,21 @@ PATTERNS: Final[dict[str, tuple[int, Callable[..., MessageGraph]]]] = {
 
 
 def pattern(text: str, size_bytes: float) -> MessageGraph:
-    """Return a pattern by its name and numbers: ``ping-pong:10`` (rounds), ``sweep:4x4`` (rows, columns), ``shift:16x4`` (nodes,
-    distance).  Raises A089.
+    """Return a pattern by its name and numbers: ``ping-pong:10`` (rounds), ``sweep:4x4`` (rows,
+    columns), ``shift:16x4`` (nodes, distance).  Raises A089.
     """
     name, _, rest = text.strip().partition(":")
     entry = PATTERNS.get(name)
-    numbers = [int(word) if word.isascii() and word.isdigit() and len(word) <= 7 else 0 for word in rest.split("x")]
-    if entry is None or len(numbers) != entry[0] or min(numbers) < 1 or _messages(name, numbers) > MOST:
+    numbers = [
+        int(word) if word.isascii() and word.isdigit() and len(word) <= 7 else 0
+        for word in rest.split("x")
+    ]
+    if (
+        entry is None
+        or len(numbers) != entry[0]
+        or min(numbers) < 1
+        or _messages(name, numbers) > MOST
+    ):
         raise _refused(f'pattern "{text[:40]}"', fix="ping-pong:10, sweep:4x4 or shift:16x4")
     if not (np.isfinite(size_bytes) and 0 <= size_bytes < _LARGEST):
         raise _refused(f"messages of {size_bytes:g} B")
@@ -179,7 +220,13 @@ def pattern(text: str, size_bytes: float) -> MessageGraph:
 
 def _messages(name: str, numbers: list[int]) -> int:
     """Return an estimate of the number of messages of a pattern, before they are made."""
-    return 2 * numbers[0] * numbers[1] if name == "sweep" else 2 * numbers[0] if name == "ping-pong" else max(numbers)
+    return (
+        2 * numbers[0] * numbers[1]
+        if name == "sweep"
+        else 2 * numbers[0]
+        if name == "ping-pong"
+        else max(numbers)
+    )
 
 
 def _joined(left: Int, right: Int) -> tuple[Int, Int]:
@@ -201,13 +248,21 @@ def _sound(graph: MessageGraph, names: Sequence[str] = ()) -> None:
         raise _refused("a delay that is negative or none at all")
     same = np.flatnonzero(graph.source == graph.target)
     if len(same):
-        raise _refused(f"message {same[0] + 1} from node {graph.source[same[0]]} to itself", fix="what stays on a node crosses no network")
+        raise _refused(
+            f"message {same[0] + 1} from node {graph.source[same[0]]} to itself",
+            fix="what stays on a node crosses no network",
+        )
     if ring := circle(graph.before, graph.after)[1:]:
         least = ring.index(min(ring))
-        labels = [names[k][:_SHOWN] if names else str(k + 1) for k in (*ring[least:], *ring[: least + 1])]
+        labels = [
+            names[k][:_SHOWN] if names else str(k + 1) for k in (*ring[least:], *ring[: least + 1])
+        ]
         more = f"{len(ring):,} messages wait for each other: " if len(ring) > 1 else ""
         shown = labels if len(labels) <= _MEMBERS else [*labels[: _MEMBERS - 2], "...", labels[-1]]
-        raise _refused(f"{more}message {' -> '.join(shown)}", fix="a message begins after others, never after itself")
+        raise _refused(
+            f"{more}message {' -> '.join(shown)}",
+            fix="a message begins after others, never after itself",
+        )
 
 
 def _refused(evidence: str, where: str = "", fix: str = "") -> TurnbuckleError:

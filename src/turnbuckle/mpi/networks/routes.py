@@ -1,7 +1,9 @@
-"""Routes of a network link by link, as the native core uses them, and routes of an arbitrary graph of switches.
+"""Routes of a network link by link, as the native core uses them, and routes of an arbitrary graph
+of switches.
 
-A link is its number in `replay.contention.network.Network.links`.  Routes begin and end at NICs; everything between is a switch.  A `Graph`
-is any network of switches with one NIC each; only packets use it (`turnbuckle.mpi.networks.limppy`).
+A link is its number in `replay.contention.network.Network.links`.  Routes begin and end at NICs;
+everything between is a switch.  A `Graph` is any network of switches with one NIC each; only
+packets use it (`turnbuckle.mpi.networks.limppy`).
 
 Errors: A090.
 """
@@ -26,15 +28,18 @@ from turnbuckle.replay.contention.network import Network
 MOST_SWITCHES: Final = 100_000
 #: Largest product of packets and links that one replay holds in the memory of a small machine.
 MOST_HOPS: Final = 5_000_000
-#: Largest number of cables that the search for all routes of one replay may visit; it takes some seconds.
+#: Largest number of cables that the search for all routes of one replay may visit; it takes some
+#: seconds.
 _MOST_LOOKED: Final = 20_000_000
-_COLUMNS: Final = tuple(Column(name, "1", whole=True, most=MOST_SWITCHES - 1) for name in ("from", "to"))
+_COLUMNS: Final = tuple(
+    Column(name, "1", whole=True, most=MOST_SWITCHES - 1) for name in ("from", "to")
+)
 
 
 @dataclass
 class _Search:
-    """State of the search for paths to one target: the distance of each switch met, the switches met last, and the number of cables
-    visited.
+    """State of the search for paths to one target: the distance of each switch met, the switches
+    met last, and the number of cables visited.
     """
 
     target: int = -1
@@ -47,11 +52,13 @@ class _Search:
 class Graph:
     """Switches with one NIC each, joined by cables.
 
-    A route takes the fewest possible links, and among equal choices leads to the lowest switch next.
+    A route takes the fewest possible links, and among equal choices leads to the lowest switch
+    next.
     """
 
     hosts: int
-    ends: tuple[tuple[int, int], ...]  #: pairs of switches that a cable joins; each direction is a link of its own
+    #: pairs of switches that a cable joins; each direction is a link of its own
+    ends: tuple[tuple[int, int], ...]
 
     def links(self) -> list[str]:
         """Return the names of all links: NICs out, NICs in, then every cable in both directions.
@@ -77,7 +84,8 @@ class Graph:
     def distance(self, source: int, target: int) -> int:
         """Return the number of cables from one switch to another, -1 where there is no path.
 
-        The search goes out from the target until it meets the source, and is kept for the next source of the same target.
+        The search goes out from the target until it meets the source, and is kept for the next
+        source of the same target.
         """
         search = self._search
         if search.target != target:
@@ -87,7 +95,12 @@ class Graph:
             steps = far[search.wave[0]] + 1
             search.looked += sum(len(self._next[switch]) for switch in search.wave)
             search.wave = list(
-                dict.fromkeys(neighbour for switch in search.wave for neighbour in self._next[switch] if neighbour not in far)
+                dict.fromkeys(
+                    neighbour
+                    for switch in search.wave
+                    for neighbour in self._next[switch]
+                    if neighbour not in far
+                )
             )
             far.update(dict.fromkeys(search.wave, steps))
         return far.get(source, -1)
@@ -112,7 +125,8 @@ class Graph:
 def read(path: Path) -> Graph:
     """Read a graph from a table of its cables: from, to.
 
-    Raises A061 to A063 (`foundation.table_file`); A090, a cable from a switch to itself, or switches without a way to the others.
+    Raises A061 to A063 (`foundation.table_file`); A090, a cable from a switch to itself, or
+    switches without a way to the others.
     """
     table = read_table(path, _COLUMNS, "a graph of switches")
     ends = np.stack([table.numbers["from"], table.numbers["to"]], axis=1).astype(np.int64)
@@ -149,16 +163,22 @@ def _native(network: Network, source: Int, target: Int) -> list[list[int]]:
     """Return the links between pairs of NICs, without the wires inside nodes."""
     made = network.made_of
     place = np.array(made.cards)
-    ends = [nic // len(place) * len(made.parts) + place[nic % len(place)] for nic in (source, target)]
+    ends = [
+        nic // len(place) * len(made.parts) + place[nic % len(place)] for nic in (source, target)
+    ]
     first, links = ways(network, *ends)
     between = network.links_between
-    return [[link for link in links[a:b].tolist() if link < between] for a, b in pairwise(first.tolist())]
+    return [
+        [link for link in links[a:b].tolist() if link < between]
+        for a, b in pairwise(first.tolist())
+    ]
 
 
 def routes(network: Network | Graph, source: Int, target: Int) -> tuple[list[list[int]], Int]:
     """Return the distinct routes of messages, and the index of each message's route.
 
-    Raises A090, more links than one replay holds, or a graph too large to find so many routes on it.
+    Raises A090, more links than one replay holds, or a graph too large to find so many routes on
+    it.
 
     Parameters
     ----------
@@ -176,7 +196,11 @@ def routes(network: Network | Graph, source: Int, target: Int) -> tuple[list[lis
         return paths, which
     paths, hops, before = [], 0, network.looked
     for pair in pairs.tolist():
-        paths.append(network.route(pair % network.hosts, pair // network.hosts) if pair % network.hosts != pair // network.hosts else [])
+        paths.append(
+            network.route(pair % network.hosts, pair // network.hosts)
+            if pair % network.hosts != pair // network.hosts
+            else []
+        )
         hops += len(paths[-1])
         _bounded(hops, len(paths))
         if network.looked - before > _MOST_LOOKED:

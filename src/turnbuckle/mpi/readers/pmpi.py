@@ -1,9 +1,11 @@
-"""Reader of text traces of liballprof (earlier collprof): the calls of each rank with their arguments, one file per rank.
+"""Reader of text traces of liballprof (earlier collprof): the calls of each rank with their
+arguments, one file per rank.
 
-A line is ``MPI_Name:begin:arguments:end``.  Times are in microseconds; a communicator is written as handle, rank and size, a data type as
-number, size and extent.  The tracer measures the offset of each clock at the begin and at the end; times are corrected by the straight line
-between both.  Handles are local to a rank.  A communicator with as many ranks as there are files, in the order of the world, is the world
-or a copy of it.
+A line is ``MPI_Name:begin:arguments:end``.  Times are in microseconds; a communicator is written as
+handle, rank and size, a data type as number, size and extent.  The tracer measures the offset of
+each clock at the begin and at the end; times are corrected by the straight line between both.
+Handles are local to a rank.  A communicator with as many ranks as there are files, in the order of
+the world, is the world or a copy of it.
 """
 
 from __future__ import annotations
@@ -37,15 +39,25 @@ _LARGEST_BUFFER: Final = mpi.LARGEST // mpi.MOST_RANKS
 #: Largest number of requests of one call, and of requests that all calls of a rank may search.
 _MOST_REQUESTS: Final = 1 << 30
 _MOST_LOOKED_AT: Final = 1 << 26
-#: MPI_PROC_NULL of Open MPI; MPICH's is -1, which is indistinguishable from a receive from any source.
+#: MPI_PROC_NULL of Open MPI; MPICH's is -1, which is indistinguishable from a receive from any
+#: source.
 _NOBODY: Final = -2
-#: Positions of the arguments of a call: count, data type, partner, tag, communicator, and the request where there is one.
+#: Positions of the arguments of a call: count, data type, partner, tag, communicator, and the
+#: request where there is one.
 _MESSAGE: Final = (3, 4, 5, 6, 7, 8)
-_BOTH: Final = {"sendrecv": ((3, 4, 5, 6, 12), (8, 9, 10, 11, 12)), "sendrecv_replace": ((3, 4, 5, 6, 9), (3, 4, 7, 8, 9))}
+_BOTH: Final = {
+    "sendrecv": ((3, 4, 5, 6, 12), (8, 9, 10, 11, 12)),
+    "sendrecv_replace": ((3, 4, 5, 6, 9), (3, 4, 7, 8, 9)),
+}
 #: Positions of the arguments of collectives with one count: count, data type, root, communicator.
 _OF_ALL: Final = (4, 5, None, 7)
-_ONE: Final = {"bcast": (3, 4, 5, 6), "reduce": (4, 5, 7, 8), **dict.fromkeys(("allreduce", "scan", "exscan"), _OF_ALL)}
-#: Positions of the arguments of collectives with two counts: counts, data types, root, communicator.
+_ONE: Final = {
+    "bcast": (3, 4, 5, 6),
+    "reduce": (4, 5, 7, 8),
+    **dict.fromkeys(("allreduce", "scan", "exscan"), _OF_ALL),
+}
+#: Positions of the arguments of collectives with two counts: counts, data types, root,
+#: communicator.
 _TWO: Final = {
     **dict.fromkeys(("gather", "scatter"), (3, 4, 6, 7, 8, 9)),
     **dict.fromkeys(("allgather", "alltoall"), (3, 4, 6, 7, None, 8)),
@@ -59,11 +71,13 @@ def sniff(head: bytes, path: Path) -> bool:
     return beginning(head, path, 64).startswith(_HEADS)
 
 
-def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
+def read(
+    path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
     """Read the files of all ranks; `path` is one of them.
 
-    Raises P018, times too far apart; P020, the file of a rank is missing; P022, files that do not belong together; P024, a line that cannot
-    be read.
+    Raises P018, times too far apart; P020, the file of a rank is missing; P022, files that do not
+    belong together; P024, a line that cannot be read.
     """
     del threads
     first = _rank_file(path, progress)
@@ -71,16 +85,22 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     each = [first if place == path else _rank_file(place, None) for place in files]
     for rank, (place, rank_file) in enumerate(zip(files, each, strict=True)):
         if rank_file.ranks != len(files) or rank_file.rank != rank:
-            raise error_of("P022.recording", where=str(path), found=f"{place.name} is of rank {rank_file.rank} of {rank_file.ranks}")
+            raise error_of(
+                "P022.recording",
+                where=str(path),
+                found=f"{place.name} is of rank {rank_file.rank} of {rank_file.ranks}",
+            )
     return _assembled(path, files, each)
 
 
-# --- one file ---------------------------------------------------------------------------------------------------------
+# --- one file -------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Line:
-    """Call as written: its line number, its name, begin and end on the rank's clock [ns], and its fields."""
+    """Call as written: its line number, its name, begin and end on the rank's clock [ns], and its
+    fields.
+    """
 
     number: int
     name: str
@@ -123,7 +143,8 @@ def _rank_file(path: Path, progress: Callable[[float], object] | None) -> _File:
             continue
         call = _call(out.where, number, line)
         out.lines.append(call)
-        # A difference holds at the begin of the next call; the first one holds at the end of the first call.
+        # A difference holds at the begin of the next call; the first one holds at the end of the
+        # first call.
         out.differences += [(call.end if not out.differences else call.start, d) for d in waiting]
         waiting.clear()
         comm = _world(call)
@@ -161,7 +182,12 @@ def _ns(word: bytes) -> int | None:
 
 
 def _bad(where: str, number: int, line: bytes, cause: str) -> TurnbuckleError:
-    return error_of("P024.line", where=f"{where}:{number}", found=clipped(line.decode("utf-8", "replace")), cause=cause)
+    return error_of(
+        "P024.line",
+        where=f"{where}:{number}",
+        found=clipped(line.decode("utf-8", "replace")),
+        cause=cause,
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -174,8 +200,13 @@ def _triple(word: bytes) -> tuple[int, int, int] | None:
 
 
 def _world(call: _Line) -> tuple[int, int] | None:
-    """Return rank and size of the communicator that a call of MPI_Comm_rank, MPI_Comm_size or MPI_Barrier names."""
-    if mpi.operation(call.name) not in ("comm_rank", "comm_size", "barrier") or len(call.fields) < 4:
+    """Return rank and size of the communicator that a call of MPI_Comm_rank, MPI_Comm_size or
+    MPI_Barrier names.
+    """
+    if (
+        mpi.operation(call.name) not in ("comm_rank", "comm_size", "barrier")
+        or len(call.fields) < 4
+    ):
         return None
     comm = _triple(call.fields[2])
     return (comm[1], comm[2]) if comm is not None and 0 <= comm[1] < comm[2] else None
@@ -184,22 +215,35 @@ def _world(call: _Line) -> tuple[int, int] | None:
 def _beside(path: Path, first: _File) -> list[Path]:
     """Return the files of all ranks, by the last number in the name."""
     parts = _PLACE.fullmatch(path.name[::-1])
-    stem, digits, tail = (parts[3][::-1], parts[2][::-1], parts[1][::-1]) if parts else (path.name, "", "")
+    stem, digits, tail = (
+        (parts[3][::-1], parts[2][::-1], parts[1][::-1]) if parts else (path.name, "", "")
+    )
     out = []
     for rank in range(first.ranks):
         names = dict.fromkeys((f"{stem}{rank:0{len(digits)}d}{tail}", f"{stem}{rank}{tail}"))
-        file = path if rank == first.rank else next((path.parent / n for n in names if (path.parent / n).is_file()), None)
+        file = (
+            path
+            if rank == first.rank
+            else next((path.parent / n for n in names if (path.parent / n).is_file()), None)
+        )
         if file is None:
-            raise error_of("P020.rank", where=str(path), found=f"no {clipped(next(iter(names)))}", ranks=first.ranks)
+            raise error_of(
+                "P020.rank",
+                where=str(path),
+                found=f"no {clipped(next(iter(names)))}",
+                ranks=first.ranks,
+            )
         out.append(file)
     return out
 
 
-# --- all files --------------------------------------------------------------------------------------------------------
+# --- all files ------------------------------------------------------------------------------------
 
 
 def _shift(rank_file: _File, time: int) -> int:
-    """Return the offset of a rank's clock to that of rank 0 [ns], interpolated between the measurements at the begin and at the end."""
+    """Return the offset of a rank's clock to that of rank 0 [ns], interpolated between the
+    measurements at the begin and at the end.
+    """
     if not rank_file.differences:
         return 0
     (t0, d0), (t1, d1) = rank_file.differences[0], rank_file.differences[-1]
@@ -210,8 +254,23 @@ def _shift(rank_file: _File, time: int) -> int:
 class _Rank:
     """Builder of the rows of one rank's calls."""
 
-    def __init__(self, rank: int, file: _File, base: int, calls: mpi.Calls, names: mpi.Names, flaws: Counter[str]) -> None:
-        self.rank, self.file, self.base, self.calls, self.names, self.flaws = rank, file, base, calls, names, flaws
+    def __init__(
+        self,
+        rank: int,
+        file: _File,
+        base: int,
+        calls: mpi.Calls,
+        names: mpi.Names,
+        flaws: Counter[str],
+    ) -> None:
+        self.rank, self.file, self.base, self.calls, self.names, self.flaws = (
+            rank,
+            file,
+            base,
+            calls,
+            names,
+            flaws,
+        )
         #: requests that a wait or a start can name, and the persistent ones among them
         self.pending: set[int] = set()
         self.lasting: set[int] = set()
@@ -296,22 +355,51 @@ class _Rank:
             request_handle = self.whole(request)
             self.pending.add(request_handle)
             (self.lasting.add if does.endswith("_init") else self.lasting.discard)(request_handle)
-        self.row(start, end, name, self.sized(count, kind), whom, self.whole(tag), self.communicator(comm), request_handle)
+        self.row(
+            start,
+            end,
+            name,
+            self.sized(count, kind),
+            whom,
+            self.whole(tag),
+            self.communicator(comm),
+            request_handle,
+        )
 
     def both(self, does: str, start: int, end: int, name: int) -> None:
         """Add the rows of a Sendrecv: the send has no duration, the receive has the call's."""
         for half, (count, kind, partner, tag, comm) in enumerate(_BOTH[does]):
             size, whom, last = self.sized(count, kind), self.whole(partner), end if half else start
-            self.row(start, last, name, size, whom, self.whole(tag), self.communicator(comm), mpi.NO)
+            self.row(
+                start, last, name, size, whom, self.whole(tag), self.communicator(comm), mpi.NO
+            )
 
-    def row(self, start: int, end: int, name: int, size: int, whom: int, tag: int, comm: int, request: int) -> None:
+    def row(
+        self,
+        start: int,
+        end: int,
+        name: int,
+        size: int,
+        whom: int,
+        tag: int,
+        comm: int,
+        request: int,
+    ) -> None:
         partner, tag = (mpi.NO if whom <= _NOBODY else whom), (tag if tag >= 0 else mpi.NO)
         self.flaws["nobody"] += whom <= _NOBODY
-        columns = {"size": size, "partner": partner, "tag": tag, "communicator": comm, "request": request}
+        columns = {
+            "size": size,
+            "partner": partner,
+            "tag": tag,
+            "communicator": comm,
+            "request": request,
+        }
         self.calls.add(self.rank, start, end, mpi.MESSAGE, name, **columns)
 
     def requests(self, place: int, count: int | None) -> list[int]:
-        """Return the addresses of the open requests of a wait: one, or those at equal distances of 4 bytes (Fortran) or 8 bytes (C)."""
+        """Return the addresses of the open requests of a wait: one, or those at equal distances of
+        4 bytes (Fortran) or 8 bytes (C).
+        """
         first, many = self.whole(place), 1 if count is None else self.whole(count)
         # A false count in the file must not cost more than the search through the open requests.
         self.looked_at += min(max(many, 0), len(self.pending))
@@ -339,7 +427,8 @@ class _Rank:
             count, kind, other_count, other, root, comm = _TWO[does]
             sent, received = self.sized(count, kind), self.sized(other_count, other)
         else:
-            # For counts per rank the tracer writes an address, and in later versions the counts behind it.
+            # For counts per rank the tracer writes an address, and in later versions the counts
+            # behind it.
             comm, root = last, last - 1 if does in mpi.ROOTED else None
             if does in ("gatherv", "allgatherv"):
                 sent = self.sized(3, 4)
@@ -352,22 +441,41 @@ class _Rank:
         if mpi.NO not in (sent, received) and members is not None:
             sent, received = mpi.carried(does, sent, received, members[2], at_root)
         of = mpi.NO if root is None else self.whole(root)
-        self.calls.add(self.rank, start, end, mpi.COLLECTIVE, name, size=sent, received=received, communicator=number, root=of)
+        self.calls.add(
+            self.rank,
+            start,
+            end,
+            mpi.COLLECTIVE,
+            name,
+            size=sent,
+            received=received,
+            communicator=number,
+            root=of,
+        )
 
 
 def _communicators(ranks: list[_Rank], world: int) -> pl.DataFrame:
-    """Return the communicators of all ranks: the first one with all ranks in order is the world, the others are its children."""
+    """Return the communicators of all ranks: the first one with all ranks in order is the world,
+    the others are its children.
+    """
     rows: dict[str, list[int | None]] = {name: [] for name in dtypes("mpi_communicators")}
     for rank in ranks:
         used = sorted(rank.comms.values())
         world_number = next((c[0] for c in used if c[2:] == (rank.rank, world)), None)
         for number, time, local_rank, size in used:
             first = number == world_number
-            values = {"rank": rank.rank, "communicator": number, "local_rank": local_rank, "size": size}
+            values = {
+                "rank": rank.rank,
+                "communicator": number,
+                "local_rank": local_rank,
+                "size": size,
+            }
             origin = {"time_ns": 0 if first else time, "parent": None if first else world_number}
             for name, column in rows.items():
                 column.append(origin[name] if name in origin else values.get(name))
-    return pl.DataFrame(rows, schema=dtypes("mpi_communicators")).sort("time_ns", "rank", "communicator")
+    return pl.DataFrame(rows, schema=dtypes("mpi_communicators")).sort(
+        "time_ns", "rank", "communicator"
+    )
 
 
 def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
@@ -375,14 +483,23 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
     names, calls, flaws = mpi.Names(), mpi.Calls(), Counter[str]()
     # A time of 0 would stand for a missing time.
     base = min(line.start + _shift(file, line.start) for file in each for line in file.lines) - 1
-    if max(line.end + _shift(file, line.end) for file in each for line in file.lines) - base > mpi.LARGEST_NS:
-        raise error_of("P018.pmpi", where=str(path), found="times that lie more than 104 days apart")
+    if (
+        max(line.end + _shift(file, line.end) for file in each for line in file.lines) - base
+        > mpi.LARGEST_NS
+    ):
+        raise error_of(
+            "P018.pmpi", where=str(path), found="times that lie more than 104 days apart"
+        )
     ranks = [_Rank(number, file, base, calls, names, flaws) for number, file in enumerate(each)]
     for rank in ranks:
         for line in rank.file.lines:
             rank.add(line)
     table = calls.table()
-    tables = {"mpi": table, "mpi_ranks": mpi.ranks_table(len(ranks)), "mpi_communicators": _communicators(ranks, len(ranks))}
+    tables = {
+        "mpi": table,
+        "mpi_ranks": mpi.ranks_table(len(ranks)),
+        "mpi_communicators": _communicators(ranks, len(ranks)),
+    }
     moved = [max((abs(d) for _, d in file.differences), default=0.0) for file in each]
     findings = [
         finding("P119", sum(file.comments > 1 for file in each), "comments of the files"),
@@ -394,7 +511,11 @@ def _assembled(path: Path, files: list[Path], each: list[_File]) -> Trace:
         finding("P150", flaws["unnamed"], "of one of several requests: they complete nothing"),
         finding("P152", sum(m > 0 for m in moved), f"by up to {max(moved):.3g} us"),
     ]
-    whole = hashlib.sha256("".join(file.digest for file in each).encode()).hexdigest() if len(each) > 1 else each[0].digest
+    whole = (
+        hashlib.sha256("".join(file.digest for file in each).encode()).hexdigest()
+        if len(each) > 1
+        else each[0].digest
+    )
     facts: dict[str, Any] = {"format": "pmpi", "product_version": each[0].tracer or None}
     facts |= dict.fromkeys(("schema_version", "analysis_duration_ns", "session_start_utc_ns"))
     facts["tables"] = {place.name: len(file.lines) for place, file in zip(files, each, strict=True)}

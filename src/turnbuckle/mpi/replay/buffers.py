@@ -1,4 +1,5 @@
-"""Location of message buffers: as recorded, or by rules for recordings that do not say; the first rule that fits decides.
+"""Location of message buffers: as recorded, or by rules for recordings that do not say; the first
+rule that fits decides.
 
 =====================  =======================================================
 rule                   holds for
@@ -8,9 +9,10 @@ rule                   holds for
 ``recorded``           each end of a message whose place the recording states
 =====================  =======================================================
 
-A clause is ``size >= 64 KiB`` (or ``<=``, ``>``, ``<``), ``rank 0-3`` (the sender's), or ``call isend`` (as recorded, without ``MPI_``).
-Semicolons separate the rules; ``device`` or ``host`` without a clause comes last: ``recorded; host if size < 4 KiB; device``.  Where no
-rule fits, the buffer is in device memory.
+A clause is ``size >= 64 KiB`` (or ``<=``, ``>``, ``<``), ``rank 0-3`` (the sender's), or ``call
+isend`` (as recorded, without ``MPI_``). Semicolons separate the rules; ``device`` or ``host``
+without a clause comes last: ``recorded; host if size < 4 KiB; device``.  Where no rule fits, the
+buffer is in device memory.
 """
 
 from __future__ import annotations
@@ -33,11 +35,17 @@ from turnbuckle.profile.messages.mpi_calls import ON_DEVICE
 #: The rules that a setup has if none are given.
 RECORDED: Final = "recorded"
 _RULE: Final = re.compile(r"(device|host)(?: if (size|rank|call) ?(.+))?")
-_COMPARED: Final[dict[str, Callable[[Any, Any], Any]]] = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_COMPARED: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
 
 
 def on_device(rules: str, traffic: Traffic, messages: Messages, call: Int) -> Bool:
-    """Return which ends of messages, the sender's and the receiver's, have their buffer in device memory, shape (messages, 2).
+    """Return which ends of messages, the sender's and the receiver's, have their buffer in device
+    memory, shape (messages, 2).
 
     Parameters
     ----------
@@ -62,7 +70,11 @@ def on_device(rules: str, traffic: Traffic, messages: Messages, call: Int) -> Bo
         place, about, clause = rule.groups()
         if about is None and n < len(texts) - 1:
             raise _refused(f"{texts[n + 1]} behind {place}, which holds for every message")
-        fits = np.ones(len(call), dtype=np.bool_) if about is None else _fits(about, clause, traffic, messages, call)
+        fits = (
+            np.ones(len(call), dtype=np.bool_)
+            if about is None
+            else _fits(about, clause, traffic, messages, call)
+        )
         matches = undecided & fits[:, None]
         device[matches] = place == "device"
         undecided &= ~matches
@@ -70,12 +82,16 @@ def on_device(rules: str, traffic: Traffic, messages: Messages, call: Int) -> Bo
 
 
 def assumed(rules: str, traffic: Traffic | OperationGraph) -> bool:
-    """Return whether all buffers are in device memory for want of anything else: nothing is recorded, and no rule is given."""
+    """Return whether all buffers are in device memory for want of anything else: nothing is
+    recorded, and no rule is given.
+    """
     return rules == "device" or (rules == RECORDED and not _stated(traffic))
 
 
 def _stated(traffic: Traffic | OperationGraph) -> bool:
-    return bool(len(traffic.messages.memory)) or any(len(group.memory) for group in _rounds(traffic))
+    return bool(len(traffic.messages.memory)) or any(
+        len(group.memory) for group in _rounds(traffic)
+    )
 
 
 def _rounds(traffic: Traffic | OperationGraph) -> tuple[Rounds, ...]:
@@ -94,16 +110,30 @@ class Stated:
     @property
     def sentence(self) -> str:
         """Return the recorded places of buffers, in words."""
-        counts = [(self.device, "in device memory"), (self.unified, "in unified memory"), (self.host, "in host memory")]
+        counts = [
+            (self.device, "in device memory"),
+            (self.unified, "in unified memory"),
+            (self.host, "in host memory"),
+        ]
         parts = [f"{count:,} {where}" for count, where in counts if count]
-        return "buffers as recorded: " + ", ".join(parts) + (f"; of {self.unknown:,} not known" if self.unknown else "")
+        return (
+            "buffers as recorded: "
+            + ", ".join(parts)
+            + (f"; of {self.unknown:,} not known" if self.unknown else "")
+        )
 
 
 def stated(rules: str, traffic: Traffic | OperationGraph) -> Stated | None:
-    """Return the buffers that the recording places, of messages with bytes; None where none is, or where rules come before them."""
+    """Return the buffers that the recording places, of messages with bytes; None where none is, or
+    where rules come before them.
+    """
     if rules.split(";")[0].strip() != RECORDED or not _stated(traffic):
         return None
-    ends = [traffic.messages.memory[traffic.messages.size_bytes > 0] if len(traffic.messages.memory) else traffic.messages.memory]
+    ends = [
+        traffic.messages.memory[traffic.messages.size_bytes > 0]
+        if len(traffic.messages.memory)
+        else traffic.messages.memory
+    ]
     ends += [group.memory[group.block_bytes > 0] for group in _rounds(traffic) if len(group.memory)]
     codes = np.concatenate([part.reshape(-1) for part in ends])
     device, unified = (int(np.isin(codes, where).sum()) for where in (ON_DEVICE, UNIFIED))
@@ -117,7 +147,9 @@ def _fits(about: str, clause: str, traffic: Traffic, messages: Messages, call: I
         sign = next((s for s in _COMPARED if clause.startswith(s)), None)
         if sign is None:
             raise _refused(f"size {clause}")
-        return np.asarray(_COMPARED[sign](messages.size_bytes, parse(clause.removeprefix(sign).strip(), "B")))
+        return np.asarray(
+            _COMPARED[sign](messages.size_bytes, parse(clause.removeprefix(sign).strip(), "B"))
+        )
     if about == "rank":
         return threads_of(clause, traffic)[traffic.rank[call]]
     name = clause.lower().removeprefix("mpi_")
@@ -132,7 +164,9 @@ def _fits(about: str, clause: str, traffic: Traffic, messages: Messages, call: I
 
 
 def threads_of(clause: str, traffic: Traffic) -> Bool:
-    """Return a mask of the threads of ranks that a clause (``3`` or ``0-3``) names, shape (threads,).  Raises A099."""
+    """Return a mask of the threads of ranks that a clause (``3`` or ``0-3``) names, shape
+    (threads,).  Raises A099.
+    """
     ends = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", clause)
     if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
         raise _refused(f"rank {clause}")

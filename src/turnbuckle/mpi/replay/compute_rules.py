@@ -1,4 +1,5 @@
-"""Factors on parts of the recorded compute: rules, of which the first that fits an instant of compute decides.
+"""Factors on parts of the recorded compute: rules, of which the first that fits an instant of
+compute decides.
 
 ======================  ===========================================================================
 rule                    holds for
@@ -8,8 +9,9 @@ rule                    holds for
 ``0.5 if rank 0-3``     all compute of these ranks
 ======================  ===========================================================================
 
-Semicolons separate the rules.  A name may hold ``*`` and ``?``.  Compute that no rule fits stays as recorded.  A factor of a kernel holds
-for the time in which the rank makes no call of MPI and such a kernel runs: it says what a faster kernel gives where the host waits for it.
+Semicolons separate the rules.  A name may hold ``*`` and ``?``.  Compute that no rule fits stays as
+recorded.  A factor of a kernel holds for the time in which the rank makes no call of MPI and such a
+kernel runs: it says what a faster kernel gives where the host waits for it.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ _LONGEST_NAME: Final = 60
 
 
 def with_rules(traffic: Traffic, rules: str) -> Traffic:
-    """Return traffic whose compute is multiplied by the factors of rules, as the module describes them; itself without rules.
+    """Return traffic whose compute is multiplied by the factors of rules, as the module describes
+    them; itself without rules.
 
-    Raises A099: a text that is no rule, a name or rank that the recording does not have, or a schedule, which has no names.
+    Raises A099: a text that is no rule, a name or rank that the recording does not have, or a
+    schedule, which has no names.
     """
     if not rules.strip():
         return traffic
@@ -77,17 +81,38 @@ def _factor(word: str, text: str) -> float:
 
 
 def _named(recording: Recording, kind: str, name: str) -> dict[int, Int]:
-    """Return begins and ends of the regions or kernels of a name, by number of the thread, shape (spans, 2) [ns]."""
+    """Return begins and ends of the regions or kernels of a name, by number of the thread, shape
+    (spans, 2) [ns].
+    """
     trace = recording.trace
     rows = trace.ranges.drop_nulls("end_ns") if kind == "region" else trace.kernels
-    columns = [c for c in (("name",) if kind == "region" else ("short_name", "name")) if c in rows.columns]
-    meant = [number for number, text in enumerate(trace.names.to_list()) if text is not None and fnmatchcase(text, name)]
+    columns = [
+        c for c in (("name",) if kind == "region" else ("short_name", "name")) if c in rows.columns
+    ]
+    meant = [
+        number
+        for number, text in enumerate(trace.names.to_list())
+        if text is not None and fnmatchcase(text, name)
+    ]
     chosen = rows.filter(pl.any_horizontal([pl.col(c).is_in(meant) for c in columns]))
     if chosen.is_empty():
-        longest = rows.group_by(columns[0]).agg((pl.col("end_ns") - pl.col("start_ns")).sum()).sort("end_ns", descending=True)
-        names = [clipped(text, _LONGEST_NAME) for text in trace.text(longest, columns[0]).drop_nulls().head(_MOST_NAMES)]
+        longest = (
+            rows.group_by(columns[0])
+            .agg((pl.col("end_ns") - pl.col("start_ns")).sum())
+            .sort("end_ns", descending=True)
+        )
+        names = [
+            clipped(text, _LONGEST_NAME)
+            for text in trace.text(longest, columns[0]).drop_nulls().head(_MOST_NAMES)
+        ]
         fix = did_you_mean(name, names) or None
-        raise error_of("A099.name", found=clipped(name, _LONGEST_NAME), fix=fix, kind=kind, names=", ".join(names) or "none")
+        raise error_of(
+            "A099.name",
+            found=clipped(name, _LONGEST_NAME),
+            fix=fix,
+            kind=kind,
+            names=", ".join(names) or "none",
+        )
     whose = chosen["thread" if kind == "region" else "process"].to_list()
     out: dict[int, list[tuple[int, int]]] = {}
     numbers = {thread: [n] for n, thread in enumerate(recording.threads)}
@@ -95,15 +120,28 @@ def _named(recording: Recording, kind: str, name: str) -> dict[int, Int]:
         numbers = {}
         for n, thread in enumerate(recording.threads):
             numbers.setdefault(process_of(thread), []).append(n)
-    for owner, begin, end in zip(whose, chosen["start_ns"].to_list(), chosen["end_ns"].to_list(), strict=True):
+    for owner, begin, end in zip(
+        whose, chosen["start_ns"].to_list(), chosen["end_ns"].to_list(), strict=True
+    ):
         for number in numbers.get(owner, ()):
             out.setdefault(number, []).append((begin, end))
     return {number: np.array(spans, dtype=np.int64) for number, spans in out.items()}
 
 
-def _inside(traffic: Traffic, recording: Recording, recorded: Float, thread: Int, spans: dict[int, list[Int]]) -> Float:
-    """Return how much of the compute before each call, and of each tail, lies inside spans of its thread [s]."""
-    end = np.append(recording.first_ns + np.rint(traffic.start_seconds * 1e9), np.full(len(traffic.tail_seconds), recording.last_ns))
+def _inside(
+    traffic: Traffic,
+    recording: Recording,
+    recorded: Float,
+    thread: Int,
+    spans: dict[int, list[Int]],
+) -> Float:
+    """Return how much of the compute before each call, and of each tail, lies inside spans of its
+    thread [s].
+    """
+    end = np.append(
+        recording.first_ns + np.rint(traffic.start_seconds * 1e9),
+        np.full(len(traffic.tail_seconds), recording.last_ns),
+    )
     begin = end - np.rint(recorded * 1e9)
     out = np.zeros(len(recorded))
     for number, parts in spans.items():
@@ -115,10 +153,15 @@ def _inside(traffic: Traffic, recording: Recording, recorded: Float, thread: Int
         first = np.maximum(first[order], np.append(first[order[0]], last[:-1]))
         covered = np.append(0, np.cumsum(np.maximum(last - first, 0)))
 
-        def until(instant: Float, first: Int = first, last: Int = last, covered: Int = covered) -> Float:
+        def until(
+            instant: Float, first: Int = first, last: Int = last, covered: Int = covered
+        ) -> Float:
             """Return the length of all spans before an instant [ns]."""
             k = np.searchsorted(first, instant, side="right")
-            return np.asarray(covered[k] - np.where(k > 0, np.maximum(last[k - 1] - instant, 0), 0), dtype=np.float64)
+            return np.asarray(
+                covered[k] - np.where(k > 0, np.maximum(last[k - 1] - instant, 0), 0),
+                dtype=np.float64,
+            )
 
         out[rows] = (until(end[rows]) - until(begin[rows])) * 1e-9
     return np.minimum(out, recorded)

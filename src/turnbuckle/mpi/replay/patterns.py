@@ -1,7 +1,9 @@
-"""Declared synthetic patterns, for applications without a recording: the messages from rank to rank, step by step.
+"""Declared synthetic patterns, for applications without a recording: the messages from rank to
+rank, step by step.
 
-A pattern states what an application's messages are like, as far as a publication says so; what is not published is a named assumption.  A
-pattern is no recording, and every answer that rests on one says so (`LABEL`).
+A pattern states what an application's messages are like, as far as a publication says so; what is
+not published is a named assumption.  A pattern is no recording, and every answer that rests on one
+says so (`LABEL`).
 
 ========  =============================================================================================================
 halo      every rank of a grid sends to each neighbour and waits for all of them: 4 faces in the plane, 8 with corners, 6 faces
@@ -35,7 +37,8 @@ Order = Literal["at once", "one by one"]
 LABEL: Final = "declared synthetic pattern"
 MOST_RANKS: Final = 1_000_000
 MOST_MESSAGES: Final = 50_000_000
-#: The golden ratio's fractional part, which spreads ranks evenly over an interval without random numbers.
+#: The golden ratio's fractional part, which spreads ranks evenly over an interval without random
+#: numbers.
 _EVENLY: Final = 0.6180339887498949
 
 
@@ -46,15 +49,20 @@ class Pattern:
     Attributes
     ----------
     form : halo, sweep or pingpong.
-    dimensions : dimensions of the grid of ranks, which is as nearly cubic as the number of ranks allows.
-    sizes : size of the messages to each neighbour in each exchange; the list is repeated as often as needed [B].
-    exchanges : number of exchanges of a halo, of blocks in each wave of a sweep, or of round trips of a ping-pong.
+    dimensions : dimensions of the grid of ranks, which is as nearly cubic as the number of ranks
+        allows.
+    sizes : size of the messages to each neighbour in each exchange; the list is repeated as often
+        as needed [B].
+    exchanges : number of exchanges of a halo, of blocks in each wave of a sweep, or of round trips
+        of a ping-pong.
     periodic : whether the ends of each dimension are neighbours (halo).
     corners : whether ranks across edges and corners are neighbours (halo).
-    order : whether a halo sends all messages at once, or one direction after the other (MPI_Sendrecv).
+    order : whether a halo sends all messages at once, or one direction after the other
+        (MPI_Sendrecv).
     sum_bytes : size of the allreduce after each exchange or wave; None for no allreduce [B].
     compute_seconds : compute before each exchange, or for each block [s].
-    imbalance : the longest compute of a rank over the mean, less 1; ranks are spread evenly below and above the mean.
+    imbalance : the longest compute of a rank over the mean, less 1; ranks are spread evenly below
+        and above the mean.
     """
 
     form: Form
@@ -95,7 +103,8 @@ def _falling(ranks: int, dimensions: int, most: int) -> Iterator[tuple[int, ...]
 
 
 def neighbours(shape: Sequence[int], *, periodic: bool = False, corners: bool = False) -> Int:
-    """Return the rank to which every rank sends in each direction, shape (directions, ranks); -1 where there is none.
+    """Return the rank to which every rank sends in each direction, shape (directions, ranks); -1
+    where there is none.
 
     >>> neighbours((3,)).tolist()
     [[-1, 0, 1], [1, 2, -1]]
@@ -103,14 +112,19 @@ def neighbours(shape: Sequence[int], *, periodic: bool = False, corners: bool = 
     ranks = math.prod(shape)
     place = np.stack(np.unravel_index(np.arange(ranks), tuple(shape)), axis=1)
     directions = [
-        offset for offset in itertools.product((-1, 0, 1), repeat=len(shape)) if any(offset) and (corners or sum(map(abs, offset)) == 1)
+        offset
+        for offset in itertools.product((-1, 0, 1), repeat=len(shape))
+        if any(offset) and (corners or sum(map(abs, offset)) == 1)
     ]
     out = np.full((len(directions), ranks), -1)
     for index, direction in enumerate(directions):
         target = place + np.array(direction)
         inside = ((target >= 0) & (target < np.array(shape))).all(axis=1) | periodic
-        out[index, inside] = np.ravel_multi_index(tuple((target[inside] % np.array(shape)).T), tuple(shape))
-    # A message to oneself is no exchange, although on a ring of one rank the neighbour is the rank itself.
+        out[index, inside] = np.ravel_multi_index(
+            tuple((target[inside] % np.array(shape)).T), tuple(shape)
+        )
+    # A message to oneself is no exchange, although on a ring of one rank the neighbour is the rank
+    # itself.
     out[out == np.arange(ranks)] = -1
     return out
 
@@ -131,7 +145,17 @@ def traffic_of(pattern: Pattern, ranks: int, shape: Sequence[int] | None = None)
     if pattern.sum_bytes is not None:
         rounds = (Rounds("allreduce", np.full(len(sums), float(pattern.sum_bytes)), sums, 0),)
     spread = 1.0 + 2.0 * pattern.imbalance * ((np.arange(ranks) + 0.5) * _EVENLY % 1.0 - 0.5)
-    return Traffic(ranks, rank, gap * spread[rank], np.zeros(len(rank)), np.zeros(ranks), messages, rounds, 0.0, 0)
+    return Traffic(
+        ranks,
+        rank,
+        gap * spread[rank],
+        np.zeros(len(rank)),
+        np.zeros(ranks),
+        messages,
+        rounds,
+        0.0,
+        0,
+    )
 
 
 def _sound(pattern: Pattern, ranks: int, shape: Sequence[int] | None) -> None:
@@ -140,10 +164,17 @@ def _sound(pattern: Pattern, ranks: int, shape: Sequence[int] | None) -> None:
     flaw = ""
     if not 1 <= ranks <= MOST_RANKS:
         flaw = f"{ranks:,} ranks"
-    elif not 1 <= pattern.dimensions <= 4 or (shape is not None and (math.prod(shape) != ranks or len(shape) != pattern.dimensions)):
-        flaw = f"{ranks:,} ranks on a grid of {' x '.join(map(str, shape)) if shape is not None else f'{pattern.dimensions} dimensions'}"
+    elif not 1 <= pattern.dimensions <= 4 or (
+        shape is not None and (math.prod(shape) != ranks or len(shape) != pattern.dimensions)
+    ):
+        flaw = (
+            f"{ranks:,} ranks on a grid of "
+            f"{' x '.join(map(str, shape)) if shape is not None else f'{pattern.dimensions} dimensions'}"
+        )
     elif pattern.form == "pingpong" and (ranks != 2 or pattern.sum_bytes is not None):
-        flaw = f"a ping-pong of {ranks:,} ranks" + (" with sums" if pattern.sum_bytes is not None else "")
+        flaw = f"a ping-pong of {ranks:,} ranks" + (
+            " with sums" if pattern.sum_bytes is not None else ""
+        )
     elif not pattern.sizes or not all(math.isfinite(n) and n >= 0 for n in numbers):
         flaw = "no sizes, or a size or time that is negative or none"
     elif not 0 <= pattern.imbalance <= 1:
@@ -151,12 +182,14 @@ def _sound(pattern: Pattern, ranks: int, shape: Sequence[int] | None) -> None:
     elif pattern.exchanges < 1 or pattern.exchanges * ranks * 3**pattern.dimensions > MOST_MESSAGES:
         flaw = f"{pattern.exchanges:,} exchanges of {ranks:,} ranks"
     if flaw:
-        raise error_of("A093.numbers", found=flaw, most_ranks=MOST_RANKS, most_messages=MOST_MESSAGES)
+        raise error_of(
+            "A093.numbers", found=flaw, most_ranks=MOST_RANKS, most_messages=MOST_MESSAGES
+        )
 
 
 def _halo(pattern: Pattern, grid: tuple[int, ...]) -> tuple[Int, Float, Messages, Int]:
-    """Return the activities of a halo exchange: one call per exchange and rank, or one for each direction; then the sum, if there is
-    one.
+    """Return the activities of a halo exchange: one call per exchange and rank, or one for each
+    direction; then the sum, if there is one.
     """
     to = neighbours(grid, periodic=pattern.periodic, corners=pattern.corners)
     directions, ranks = to.shape
@@ -166,11 +199,14 @@ def _halo(pattern: Pattern, grid: tuple[int, ...]) -> tuple[Int, Float, Messages
     first = (np.arange(ranks) * len(turns))[:, None] * calls + turns * calls
     direction, source = np.nonzero(to >= 0)
     target = to[direction, source]
-    # In direction order all ranks send in one direction at a time, and receive from the opposite one.
+    # In direction order all ranks send in one direction at a time, and receive from the opposite
+    # one.
     step = np.zeros(len(direction), dtype=np.int64) if steps == 1 else direction
     size = np.resize(np.array(pattern.sizes, dtype=np.float64), len(turns))
     send, receive = ((first[end] + step[:, None]).T.reshape(-1) for end in (source, target))
-    messages = Messages(send, send, receive, receive, np.full(len(send), -1), np.repeat(size, len(direction)))
+    messages = Messages(
+        send, send, receive, receive, np.full(len(send), -1), np.repeat(size, len(direction))
+    )
     gap = np.zeros((ranks * len(turns), calls))
     gap[:, 0] = pattern.compute_seconds
     sums = first.T + steps
@@ -178,8 +214,8 @@ def _halo(pattern: Pattern, grid: tuple[int, ...]) -> tuple[Int, Float, Messages
 
 
 def _sweep(pattern: Pattern, grid: tuple[int, ...]) -> tuple[Int, Float, Messages, Int]:
-    """Return the activities of a sweep: for each block, one call that awaits the messages from upstream, and after computing one that
-    sends downstream.
+    """Return the activities of a sweep: for each block, one call that awaits the messages from
+    upstream, and after computing one that sends downstream.
     """
     corners = list(itertools.product((1, -1), repeat=len(grid)))
     ranks, blocks = math.prod(grid), pattern.exchanges
@@ -196,10 +232,16 @@ def _sweep(pattern: Pattern, grid: tuple[int, ...]) -> tuple[Int, Float, Message
             target = np.ravel_multi_index(tuple(to[source].T), grid)
             call_index = n * wave + 2 * np.arange(blocks)[:, None]
             parts.append(
-                ((source * calls + call_index + 1).reshape(-1), (target * calls + call_index).reshape(-1), np.repeat(size, len(source)))
+                (
+                    (source * calls + call_index + 1).reshape(-1),
+                    (target * calls + call_index).reshape(-1),
+                    np.repeat(size, len(source)),
+                )
             )
     send, receive = (np.concatenate([p[k] for p in parts]).astype(np.int64) for k in (0, 1))
-    messages = Messages(send, send, receive, receive, np.full(len(send), -1), np.concatenate([p[2] for p in parts]))
+    messages = Messages(
+        send, send, receive, receive, np.full(len(send), -1), np.concatenate([p[2] for p in parts])
+    )
     gap = np.zeros((ranks, len(corners), wave))
     gap[:, :, 1 : 2 * blocks : 2] = pattern.compute_seconds
     sums = (
@@ -227,13 +269,18 @@ def _pingpong(pattern: Pattern, grid: tuple[int, ...]) -> tuple[Int, Float, Mess
 _FORMS: Final = {"halo": _halo, "sweep": _sweep, "pingpong": _pingpong}
 
 
-def spread_sizes(bands: Sequence[tuple[float, float, float]], messages: int, within: float = 0.5) -> tuple[float, ...]:
-    """Return the sizes of so many messages, dealt so that each band has its share and the bands alternate [B].
+def spread_sizes(
+    bands: Sequence[tuple[float, float, float]], messages: int, within: float = 0.5
+) -> tuple[float, ...]:
+    """Return the sizes of so many messages, dealt so that each band has its share and the bands
+    alternate [B].
 
     Parameters
     ----------
-    bands : (share, smallest size, largest size) of each band; sizes [B].  Shares are relative to their sum.
-    within : position of the messages' size in their band: 0 the smallest size, 1 the largest, on a logarithmic scale between them.
+    bands : (share, smallest size, largest size) of each band; sizes [B].  Shares are relative to
+        their sum.
+    within : position of the messages' size in their band: 0 the smallest size, 1 the largest, on a
+        logarithmic scale between them.
 
     >>> spread_sizes([(0.5, 64.0, 64.0), (0.5, 100.0, 400.0)], 4)
     (64.0, 200.0, 64.0, 200.0)

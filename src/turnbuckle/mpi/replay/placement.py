@@ -8,8 +8,9 @@ file            as a table of the user says
 greedy          one node after the other, each time the rank that exchanges the most bytes with those already on the node
 ==============  =======================================================================================================
 
-Greedy keeps partners together as it goes and never revises a choice: it may leave fewer bytes inside nodes than ``linear`` where the
-numbering of the ranks follows their grid already.  `inside_bytes` returns the bytes that a placement keeps inside nodes.
+Greedy keeps partners together as it goes and never revises a choice: it may leave fewer bytes
+inside nodes than ``linear`` where the numbering of the ranks follows their grid already.
+`inside_bytes` returns the bytes that a placement keeps inside nodes.
 
 Errors: A091, A092, A171.
 """
@@ -33,11 +34,19 @@ Kind = Literal["linear", "round robin", "random", "file", "greedy"]
 MOST_RANKS: Final = 4096
 #: Nodes are numbered below this.
 MOST_NODES: Final = 1_000_000
-_COLUMNS: Final = (Column("rank", "1", needed=False, whole=True, most=MOST_NODES - 1), Column("node", "1", whole=True, most=MOST_NODES - 1))
+_COLUMNS: Final = (
+    Column("rank", "1", needed=False, whole=True, most=MOST_NODES - 1),
+    Column("node", "1", whole=True, most=MOST_NODES - 1),
+)
 
 
 def placed(
-    kind: Kind, ranks: int, ranks_per_node: int, traffic_matrix: Float | None = None, seed: int = 0, order: Int | None = None
+    kind: Kind,
+    ranks: int,
+    ranks_per_node: int,
+    traffic_matrix: Float | None = None,
+    seed: int = 0,
+    order: Int | None = None,
 ) -> Int:
     """Return the node of each rank, shape (ranks,).
 
@@ -55,9 +64,15 @@ def placed(
     """
     if kind not in get_args(Kind):
         names = list(get_args(Kind))
-        raise error_of("A091.name", found=clipped(str(kind)), fix=did_you_mean(str(kind), names) or ", ".join(names))
+        raise error_of(
+            "A091.name",
+            found=clipped(str(kind)),
+            fix=did_you_mean(str(kind), names) or ", ".join(names),
+        )
     if not 1 <= ranks <= MOST_NODES or not 1 <= ranks_per_node <= MOST_NODES:
-        raise _refused(f"{ranks} ranks, {ranks_per_node} per node", f"whole numbers from 1 to {MOST_NODES:,}")
+        raise _refused(
+            f"{ranks} ranks, {ranks_per_node} per node", f"whole numbers from 1 to {MOST_NODES:,}"
+        )
     linear = np.arange(ranks) // ranks_per_node
     if kind == "round robin":
         return np.arange(ranks) % -(-ranks // ranks_per_node)
@@ -76,13 +91,17 @@ def placed(
             or traffic_matrix.shape != (ranks, ranks)
             or not bool((np.isfinite(traffic_matrix) & (traffic_matrix >= 0)).all())
         ):
-            raise _refused("no bytes from rank to rank, or not of these ranks", "traffic_matrix of the same traffic")
+            raise _refused(
+                "no bytes from rank to rank, or not of these ranks",
+                "traffic_matrix of the same traffic",
+            )
         return _greedy(traffic_matrix, ranks_per_node)
     return linear
 
 
 def traffic_matrix(traffic: Traffic, selection: Selection = "short and long") -> Float:
-    """Return the bytes from rank to rank, shape (ranks, ranks): messages, and collectives by the algorithm chosen for each [B].
+    """Return the bytes from rank to rank, shape (ranks, ranks): messages, and collectives by the
+    algorithm chosen for each [B].
 
     Raises A171, more ranks than `MOST_RANKS`.
     """
@@ -93,10 +112,18 @@ def traffic_matrix(traffic: Traffic, selection: Selection = "short and long") ->
     for group in traffic.rounds:
         # Repeated calls of the same collective are expanded only once.
         _, first, times = np.unique(
-            np.column_stack([rank[group.activity], group.block_bytes]), axis=0, return_index=True, return_counts=True
+            np.column_stack([rank[group.activity], group.block_bytes]),
+            axis=0,
+            return_index=True,
+            return_counts=True,
         )
         for index, count in zip(first.tolist(), times.tolist(), strict=True):
-            single = Rounds(group.operation, group.block_bytes[index : index + 1], group.activity[index : index + 1], group.root)
+            single = Rounds(
+                group.operation,
+                group.block_bytes[index : index + 1],
+                group.activity[index : index + 1],
+                group.root,
+            )
             out += count * _between(rank, traffic.ranks, expanded(single, selection))
     return out
 
@@ -104,7 +131,10 @@ def traffic_matrix(traffic: Traffic, selection: Selection = "short and long") ->
 def _between(rank: Int, ranks: int, messages: Messages) -> Float:
     """Return the bytes of messages from rank to rank, shape (ranks, ranks) [B]."""
     pair = rank[messages.send] * ranks + rank[messages.receive]
-    return np.asarray(np.bincount(pair, messages.size_bytes, minlength=ranks * ranks).reshape(ranks, ranks), dtype=np.float64)
+    return np.asarray(
+        np.bincount(pair, messages.size_bytes, minlength=ranks * ranks).reshape(ranks, ranks),
+        dtype=np.float64,
+    )
 
 
 def inside_bytes(matrix: Float, node: Int) -> float:
@@ -117,13 +147,16 @@ def inside_bytes(matrix: Float, node: Int) -> float:
 
 
 def _greedy(matrix: Float, ranks_per_node: int) -> Int:
-    """Place ranks in O(ranks^2) steps: the row of every placed rank is added to the bytes that the others exchange with its node."""
+    """Place ranks in O(ranks^2) steps: the row of every placed rank is added to the bytes that the
+    others exchange with its node.
+    """
     ranks = len(matrix)
     exchanges = matrix + matrix.T
     np.fill_diagonal(exchanges, 0.0)
     node = np.full(ranks, -1)
     free = np.ones(ranks, dtype=np.bool_)
-    # A node begins with the rank that exchanges most with all placed ranks, so that no rank is left alone in a corner.
+    # A node begins with the rank that exchanges most with all placed ranks, so that no rank is left
+    # alone in a corner.
     with_placed = np.zeros(ranks)
     for this_node in range(-(-ranks // ranks_per_node)):
         exchanged, room = with_placed, min(ranks_per_node, int(free.sum()))
@@ -138,13 +171,19 @@ def _greedy(matrix: Float, ranks_per_node: int) -> Int:
 def read_placement(path: str | Path, ranks: int, ranks_per_node: int) -> Int:
     """Return the node of each rank from a file, shape (ranks,).
 
-    The file has one node number per line, in the order of the ranks; or it is a table with the columns ``rank`` and ``node``, or ``node``
-    alone.
+    The file has one node number per line, in the order of the ranks; or it is a table with the
+    columns ``rank`` and ``node``, or ``node`` alone.
 
     Raises A061 to A063 where the file cannot be read, A092 where it does not place these ranks.
     """
-    lines = [n for n in read_text(path, "the placement").splitlines() if n.strip() and not n.lstrip().startswith("#")]
-    if lines and all(n.strip().isascii() and n.strip().isdecimal() and len(n.strip()) < 10 for n in lines):
+    lines = [
+        n
+        for n in read_text(path, "the placement").splitlines()
+        if n.strip() and not n.lstrip().startswith("#")
+    ]
+    if lines and all(
+        n.strip().isascii() and n.strip().isdecimal() and len(n.strip()) < 10 for n in lines
+    ):
         node = np.array([int(n) for n in lines], dtype=np.int64)
         checked(node, ranks, ranks_per_node, Path(path).name)
         return node
@@ -158,7 +197,10 @@ def read_placement(path: str | Path, ranks: int, ranks_per_node: int) -> Int:
         seen: dict[int, int] = {}
         for row, entry in enumerate(rank.astype(np.int64).tolist()):
             if entry in seen or entry >= ranks:
-                raise _misplaced(f"rank {entry} {'twice' if entry in seen else f'of {ranks}, counted from 0'}", table.where(row, "rank"))
+                raise _misplaced(
+                    f"rank {entry} {'twice' if entry in seen else f'of {ranks}, counted from 0'}",
+                    table.where(row, "rank"),
+                )
             seen[entry] = row
         if missing := sorted(set(range(ranks)) - set(seen)):
             raise _misplaced(f"rank {missing[0]} stands nowhere", table.name)
@@ -168,14 +210,18 @@ def read_placement(path: str | Path, ranks: int, ranks_per_node: int) -> Int:
 
 
 def checked(node: Int, ranks: int, ranks_per_node: int, where: str = "") -> None:
-    """Refuse (A092) a placement that does not place every rank once, or puts more ranks on a node than it has room for."""
+    """Refuse (A092) a placement that does not place every rank once, or puts more ranks on a node
+    than it has room for.
+    """
     if len(node) != ranks:
         raise _misplaced(f"{len(node):,} ranks, not {ranks:,}", where)
     if not (node.min() >= 0 and node.max() < MOST_NODES):
         raise _misplaced(f"a node number that is not from 0 to {MOST_NODES - 1:,}", where)
     held = np.bincount(node)
     if held.max() > ranks_per_node:
-        raise _misplaced(f"{held.max()} ranks on node {int(held.argmax())}, which holds {ranks_per_node}", where)
+        raise _misplaced(
+            f"{held.max()} ranks on node {int(held.argmax())}, which holds {ranks_per_node}", where
+        )
 
 
 def _refused(evidence: str, fix: str) -> TurnbuckleError:

@@ -1,10 +1,11 @@
-"""Collectives whose buffers a library stages in host memory once per call: a copy in before, a copy out after, and messages between
-hosts.
+"""Collectives whose buffers a library stages in host memory once per call: a copy in before, a copy
+out after, and messages between hosts.
 
-The alternative is to copy every message of the collective, as point-to-point messages are copied: a block that a rank forwards then goes to
-the rank's GPU and back each time.  Which of the two costs less depends on the algorithm.  A reduction by Rabenseifner's algorithm copies 2
-(P - 1) / P of the vector each way by messages, and the whole vector once when staged.  A gather by a binomial tree copies blocks at every
-level by messages, and each block once when staged.
+The alternative is to copy every message of the collective, as point-to-point messages are copied: a
+block that a rank forwards then goes to the rank's GPU and back each time.  Which of the two costs
+less depends on the algorithm.  A reduction by Rabenseifner's algorithm copies 2 (P - 1) / P of the
+vector each way by messages, and the whole vector once when staged.  A gather by a binomial tree
+copies blocks at every level by messages, and each block once when staged.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Staged(NamedTuple):
     Attributes
     ----------
     call : activity of each call.
-    put_bytes, got_bytes : bytes copied from device memory before the first message, and to device memory after the last [B].
+    put_bytes, got_bytes : bytes copied from device memory before the first message, and to device
+        memory after the last [B].
     """
 
     call: Int
@@ -41,11 +43,14 @@ class Staged(NamedTuple):
 
 
 def staged(rounds: Iterable[Rounds]) -> Staged:
-    """Return the bytes that each call of a collective copies from and to device memory if its buffers are staged once per call.
+    """Return the bytes that each call of a collective copies from and to device memory if its
+    buffers are staged once per call.
 
-    Each call has an entry, also one that copies nothing.  The entries follow `rounds`: instances in order, and within each its members by
-    rank.  Bytes are blocks (`turnbuckle.mpi.collectives.collectives.buffers`) times `Rounds.block_bytes`.  Where members of a recorded
-    collective may have blocks of several sizes (gatherv), `Rounds.block_bytes` is their mean.
+    Each call has an entry, also one that copies nothing.  The entries follow `rounds`: instances in
+    order, and within each its members by rank.  Bytes are blocks
+    (`turnbuckle.mpi.collectives.collectives.buffers`) times `Rounds.block_bytes`.  Where members of
+    a recorded collective may have blocks of several sizes (gatherv), `Rounds.block_bytes` is their
+    mean.
 
     Here rank 0 broadcasts 100 B to rank 1; their calls are activities 7 and 8.
 

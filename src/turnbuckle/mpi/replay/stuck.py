@@ -16,9 +16,11 @@ from turnbuckle.replay.contention.contention import Op, Program
 _MOST_DESCRIBED: Final = 4
 
 
-def waits_in(traffic: Traffic, program: Program, stuck: UsageError, selection: Selection) -> list[str]:
-    """Describe the call in which each process of a circle waits: its rank, its name, its index among the rank's calls, and its recorded
-    time.
+def waits_in(
+    traffic: Traffic, program: Program, stuck: UsageError, selection: Selection
+) -> list[str]:
+    """Describe the call in which each process of a circle waits: its rank, its name, its index
+    among the rank's calls, and its recorded time.
 
     Parameters
     ----------
@@ -36,10 +38,21 @@ def waits_in(traffic: Traffic, program: Program, stuck: UsageError, selection: S
             activity = int((messages.received if code == Op.AWAIT else messages.sent)[message])
             activity = int(call[message]) if activity >= len(traffic.rank) else activity
         if activity < 0:
-            descriptions.append(f"process {process} for a GPU or its copy engine" if code in (Op.USE, Op.TAKE) else f"process {process}")
+            descriptions.append(
+                f"process {process} for a GPU or its copy engine"
+                if code in (Op.USE, Op.TAKE)
+                else f"process {process}"
+            )
             continue
         thread = int(traffic.rank[activity])
         name = traffic.calls[int(traffic.call[activity])] if len(traffic.call) else "a call"
-        when = f", recorded at {traffic.start_seconds[activity]:.6g} s" if len(traffic.start_seconds) else ""
-        descriptions.append(f"rank {int(rank_of[thread])} in {name} (its call {activity - int(begins[thread]) + 1:,}{when})")
+        when = (
+            f", recorded at {traffic.start_seconds[activity]:.6g} s"
+            if len(traffic.start_seconds)
+            else ""
+        )
+        descriptions.append(
+            f"rank {int(rank_of[thread])} in {name} (its call "
+            f"{activity - int(begins[thread]) + 1:,}{when})"
+        )
     return descriptions

@@ -1,9 +1,11 @@
 """Schedules: MPI programs without recorded times, as the operations of each rank.
 
-========== ===========================================================================================
+==========
+===========================================================================================
 `ti`       SimGrid's time-independent traces: calls in order, like the recordings of `turnbuckle.mpi.replay.messages`
 `goal`     GOAL: a graph of operations for each rank, as a `turnbuckle.mpi.replay.operation_graph.OperationGraph`
-========== ===========================================================================================
+==========
+===========================================================================================
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ def sniff(path: Path) -> bool:
 def figures(path: Path) -> Figures:
     """Return the counts of a schedule.
 
-    Raises P020 to P023, a schedule that cannot be read; A077, no schedule; A079, ranks that do not take part in the same collectives.
+    Raises P020 to P023, a schedule that cannot be read; A077, no schedule; A079, ranks that do not
+    take part in the same collectives.
     """
     reader = _format(path)
     if reader is None:
@@ -77,13 +80,15 @@ def timed(path: Path) -> bool:
 def read(path: Path, *, flops_per_second: float | None = None) -> Traffic:
     """Return the traffic of a schedule, in the form that recordings have.
 
-    Raises P020 to P023, P031, a schedule that cannot be read; A077, no schedule, or a speed that is invalid, missing or needless; A078,
-    receives without a known message; A079, ranks that do not take part in the same collectives; A164, GOAL without messages.
+    Raises P020 to P023, P031, a schedule that cannot be read; A077, no schedule, or a speed that is
+    invalid, missing or needless; A078, receives without a known message; A079, ranks that do not
+    take part in the same collectives; A164, GOAL without messages.
 
     Parameters
     ----------
     path : anchor file of the schedule, or the file that holds all ranks.
-    flops_per_second : speed of each rank [flop/s]; needed for a time-independent trace, and refused for GOAL, which has durations.
+    flops_per_second : speed of each rank [flop/s]; needed for a time-independent trace, and refused
+        for GOAL, which has durations.
     """
     reader = _format(path)
     if reader is None:
@@ -92,7 +97,9 @@ def read(path: Path, *, flops_per_second: float | None = None) -> Traffic:
         raise error_of(
             "A077.times" if reader is goal else "A077.flops",
             where=path.name,
-            found="a GOAL schedule, which has times" if reader is goal else "a time-independent trace, which has flops",
+            found="a GOAL schedule, which has times"
+            if reader is goal
+            else "a time-independent trace, which has flops",
         )
     if flops_per_second is not None:
         return ti.read(path).traffic(flops_per_second)

@@ -22,7 +22,8 @@ class Figures:
     sent_bytes: int
     receives: int
     collectives: Mapping[str, int]  #: number of calls by name, in capitals
-    #: matched, unmatched: number of messages with both sides, and of sends and receives without the other side
+    #: matched, unmatched: number of messages with both sides, and of sends and receives without the
+    #: other side
     matched: int
     unmatched: int
     compute_flops: float | None  #: work counted in flops [flop]; None where the format has none
@@ -30,7 +31,9 @@ class Figures:
     findings: tuple[Finding, ...] = field(default=())
 
     def mpi(self) -> dict[str, Any]:
-        """Return the block ``mpi`` in the form that `turnbuckle.profile.messages.traffic` gives for recordings."""
+        """Return the block ``mpi`` in the form that `turnbuckle.profile.messages.traffic` gives for
+        recordings.
+        """
         return {
             "count": self.operations,
             "calls": self.operations,

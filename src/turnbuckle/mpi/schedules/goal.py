@@ -1,6 +1,8 @@
-"""GOAL schedules: a graph of sends, receives and computations for each rank, the input of LogGOPSim (Hoefler et al. 2010).
+"""GOAL schedules: a graph of sends, receives and computations for each rank, the input of LogGOPSim
+(Hoefler et al. 2010).
 
-The text is what LogGOPSim's txt2bin takes: ``num_ranks N``, then ``rank R {`` and one operation or dependency a line, ``}``::
+The text is what LogGOPSim's txt2bin takes: ``num_ranks N``, then ``rank R {`` and one operation or
+dependency a line, ``}``::
 
     l1: send 8b to 1 tag 3 cpu 0 nic 0
     l2: recv 8b from 1 tag 3
@@ -8,8 +10,9 @@ The text is what LogGOPSim's txt2bin takes: ``num_ranks N``, then ``rank R {`` a
     l3 requires l2
     l3 irequires l1
 
-``calc`` is in nanoseconds.  ``requires`` waits for the end of the other operation, ``irequires`` for its begin.  The operations of a
-rank have no other order.  The k-th send of a stream (source, target, tag) matches its k-th receive, in the order of the file.
+``calc`` is in nanoseconds.  ``requires`` waits for the end of the other operation, ``irequires``
+for its begin.  The operations of a rank have no other order.  The k-th send of a stream (source,
+target, tag) matches its k-th receive, in the order of the file.
 
 Errors: P023, P031, A077.
 """
@@ -68,10 +71,14 @@ class Costs:
     eager_limit: float = 65535.0  #: S; a longer message leaves when its receive is posted [B]
 
     def network(self, ranks: int) -> Network:
-        """Return the network of `ranks` hosts that these costs describe, without overheads, which occupy the processors instead."""
+        """Return the network of `ranks` hosts that these costs describe, without overheads, which
+        occupy the processors instead.
+        """
         bandwidth = 1.0 / self.seconds_per_byte if self.seconds_per_byte > 0 else 1e15
         half, per_byte = self.latency / 2, self.seconds_per_byte
-        return Network(ranks, bandwidth, half, latency=self.latency, gap=self.gap, seconds_per_byte=per_byte)
+        return Network(
+            ranks, bandwidth, half, latency=self.latency, gap=self.gap, seconds_per_byte=per_byte
+        )
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,9 @@ class Goal:
     before: Int
     after: Int
     by_start: Bool  #: whether `after` waits for the begin of `before` only
-    matched: Matched  #: pairs of sends and receives that are messages, as indices among the sends and among the receives
+    #: pairs of sends and receives that are messages, as indices among the sends and among the
+    #: receives
+    matched: Matched
     idle: int = 0  #: number of ranks that the file does not mention
 
     @property
@@ -110,8 +119,12 @@ class Goal:
 
     def described(self, operation: int) -> str:
         """Describe an operation in words: its rank, its line and its text."""
-        kind, amount, peer, tag = (int(column[operation]) for column in (self.kind, self.amount, self.peer, self.tag))
-        what = f"calc {amount}" if kind == CALC else f"{'send' if kind == SEND else 'recv'} {amount}b"
+        kind, amount, peer, tag = (
+            int(column[operation]) for column in (self.kind, self.amount, self.peer, self.tag)
+        )
+        what = (
+            f"calc {amount}" if kind == CALC else f"{'send' if kind == SEND else 'recv'} {amount}b"
+        )
         other = "" if kind == CALC else f" {'to' if kind == SEND else 'from'} {peer} tag {tag}"
         return f"rank {self.rank[operation]} at line {self.line[operation]} ({what}{other})"
 
@@ -120,16 +133,32 @@ class Goal:
         """Return the counts of the schedule."""
         lone = len(self.matched.lone_sends) + len(self.matched.lone_receives)
         met = self.matched
-        shorter = int((self.amount[self.receives][met.receive] < self.amount[self.sends][met.send]).sum())
+        shorter = int(
+            (self.amount[self.receives][met.receive] < self.amount[self.sends][met.send]).sum()
+        )
         findings = [
             finding("A347", lone),
             finding("A348", shorter, "receives that are shorter"),
             finding("A349", int((self.nic > 0).sum())),
         ]
         findings.append(finding("A352", self.idle))
-        calc, carried = sum(self.amount[self.kind == CALC].tolist()) * 1e-9, sum(self.amount[self.sends].tolist())
+        calc, carried = (
+            sum(self.amount[self.kind == CALC].tolist()) * 1e-9,
+            sum(self.amount[self.sends].tolist()),
+        )
         counts = (len(self.rank), len(self.sends), carried, len(self.receives))
-        return Figures("goal", "", self.ranks, *counts, {}, len(met.send), lone, None, calc, tuple(f for f in findings if f.count))
+        return Figures(
+            "goal",
+            "",
+            self.ranks,
+            *counts,
+            {},
+            len(met.send),
+            lone,
+            None,
+            calc,
+            tuple(f for f in findings if f.count),
+        )
 
 
 def sniff(head: bytes, path: Path) -> bool:
@@ -162,7 +191,11 @@ def _uncommented(line: bytes, inside: bool) -> tuple[bytes, bool]:
             _, end, line = line.partition(b"*/")
             inside = not end
             continue
-        begins = [comment_begin for comment_begin in (line.find(b"//"), line.find(b"/*")) if comment_begin >= 0]
+        begins = [
+            comment_begin
+            for comment_begin in (line.find(b"//"), line.find(b"/*"))
+            if comment_begin >= 0
+        ]
         if not begins:
             return out + line, False
         comment_begin = min(begins)
@@ -189,7 +222,9 @@ class _Reading:
 
     def wrong(self, line: bytes, cause: str) -> TurnbuckleError:
         where = f"{self.path.name}:{self.number}"
-        return error_of("P023", where=where, found=clipped(line.decode("utf-8", "replace")), cause=cause)
+        return error_of(
+            "P023", where=where, found=clipped(line.decode("utf-8", "replace")), cause=cause
+        )
 
     def take(self, line: bytes) -> None:
         """Parse one line."""
@@ -204,7 +239,13 @@ class _Reading:
         elif calc := _CALC.fullmatch(line):
             self.operation(line, calc[1], CALC, self.amount(line, calc[2]), -1, 0, calc[3], None)
         else:
-            raise self.wrong(line, "inside a rank stand send, recv, calc, requires, irequires, one a line, and the closing bracket")
+            raise self.wrong(
+                line,
+                (
+                    "inside a rank stand send, recv, calc, requires, irequires, one a line, and "
+                    "the closing bracket"
+                ),
+            )
 
     def outside(self, line: bytes) -> None:
         if (count := _RANKS.fullmatch(line)) and not self.ranks:
@@ -214,7 +255,10 @@ class _Reading:
         elif (opened := _RANK.fullmatch(line)) and self.ranks:
             rank = int(opened[1]) if len(opened[1]) < 9 else MOST_RANKS
             if rank >= self.ranks or rank in self.seen:
-                raise self.wrong(line, f"rank {rank} twice" if rank in self.seen else f"there are {self.ranks} ranks")
+                raise self.wrong(
+                    line,
+                    f"rank {rank} twice" if rank in self.seen else f"there are {self.ranks} ranks",
+                )
             self.rank = rank
             self.seen.add(rank)
         else:
@@ -226,8 +270,22 @@ class _Reading:
             raise self.wrong(line, "a message is sent to, and received from")
         peer, tag = int(match[5][:12]), self.amount(line, match[6] or b"0")
         if peer >= self.ranks or (sends and (peer < 0 or tag < 0)):
-            raise self.wrong(line, f"there are {self.ranks} ranks" if peer >= 0 else "what is sent has one receiver and one tag")
-        self.operation(line, match[1], SEND if sends else RECEIVE, self.amount(line, match[3]), peer, tag, match[7], match[8])
+            raise self.wrong(
+                line,
+                f"there are {self.ranks} ranks"
+                if peer >= 0
+                else "what is sent has one receiver and one tag",
+            )
+        self.operation(
+            line,
+            match[1],
+            SEND if sends else RECEIVE,
+            self.amount(line, match[3]),
+            peer,
+            tag,
+            match[7],
+            match[8],
+        )
 
     def amount(self, line: bytes, digits: bytes) -> int:
         if len(digits) > 19 or not -1 <= int(digits) < _LARGEST:
@@ -235,7 +293,15 @@ class _Reading:
         return int(digits)
 
     def operation(
-        self, line: bytes, label: bytes | None, kind: int, amount: int, peer: int, tag: int, cpu: bytes | None, nic: bytes | None
+        self,
+        line: bytes,
+        label: bytes | None,
+        kind: int,
+        amount: int,
+        peer: int,
+        tag: int,
+        cpu: bytes | None,
+        nic: bytes | None,
     ) -> None:
         units = [int((u or b"0")[:12]) for u in (cpu, nic)]
         if max(units) >= _MOST_UNITS:
@@ -244,7 +310,9 @@ class _Reading:
             if label in self.labels:
                 raise self.wrong(line, "a label stands for one operation of its rank")
             self.labels[label] = len(self.columns[0])
-        for column, value in zip(self.columns, (self.rank, kind, amount, peer, tag, *units, self.number), strict=True):
+        for column, value in zip(
+            self.columns, (self.rank, kind, amount, peer, tag, *units, self.number), strict=True
+        ):
             column.append(value)
 
     def close(self) -> None:
@@ -253,9 +321,13 @@ class _Reading:
             for label in (after, before):
                 if label not in self.labels:
                     self.number = number
-                    cause = f"no operation of rank {self.rank} has the label {clipped(label.decode())}"
+                    cause = (
+                        f"no operation of rank {self.rank} has the label {clipped(label.decode())}"
+                    )
                     raise self.wrong(after + b" requires " + before, cause)
-            for column, value in zip(self.edges, (self.labels[before], self.labels[after], by_start), strict=True):
+            for column, value in zip(
+                self.edges, (self.labels[before], self.labels[after], by_start), strict=True
+            ):
                 column.append(value)
         self.labels.clear()
         self.waiting.clear()
@@ -263,46 +335,79 @@ class _Reading:
 
 
 def read(path: Path) -> Goal:
-    """Read a schedule.  Raises P023, with the line that is not GOAL; P031, operations that wait for each other in a ring."""
+    """Read a schedule.  Raises P023, with the line that is not GOAL; P031, operations that wait for
+    each other in a ring.
+    """
     reading = _Reading(path)
     for number, line in _lines(path):
         reading.number = number
         reading.take(line)
     if reading.rank >= 0 or not reading.ranks:
-        raise reading.wrong(b"", f"the bracket of rank {reading.rank} is not closed" if reading.ranks else "num_ranks N is missing")
-    rank, kind, amount, peer, tag, cpu, nic, line_of = (np.array(c, dtype=np.int64) for c in reading.columns)
+        raise reading.wrong(
+            b"",
+            f"the bracket of rank {reading.rank} is not closed"
+            if reading.ranks
+            else "num_ranks N is missing",
+        )
+    rank, kind, amount, peer, tag, cpu, nic, line_of = (
+        np.array(c, dtype=np.int64) for c in reading.columns
+    )
     before, after, by_start = (np.array(c, dtype=np.int64) for c in reading.edges)
     if ring := circle(before, after)[1:]:
-        lines = ", ".join(str(line_of[i]) for i in ring[:8]) + (" and more" if len(ring) > 8 else "")
+        lines = ", ".join(str(line_of[i]) for i in ring[:8]) + (
+            " and more" if len(ring) > 8 else ""
+        )
         raise error_of(
             "P031",
             where=f"{path.name}:{line_of[ring[0]]}",
-            found=f"rank {rank[ring[0]]}: lines {lines}" if len(ring) > 1 else f"rank {rank[ring[0]]}: an operation that waits for itself",
+            found=f"rank {rank[ring[0]]}: lines {lines}"
+            if len(ring) > 1
+            else f"rank {rank[ring[0]]}: an operation that waits for itself",
         )
     sides = []
     for side_kind in (SEND, RECEIVE):
         mask = kind == side_kind
         ends = (rank[mask], peer[mask]) if side_kind == SEND else (peer[mask], rank[mask])
         sides.append(Side(*ends, tag[mask], line_of[mask]))
-    operations, edges = (rank, kind, amount, peer, tag, cpu, nic, line_of), (before, after, by_start.astype(np.bool_))
-    return Goal(path.name, reading.ranks, *operations, *edges, match(*sides), reading.ranks - len(reading.seen))
+    operations, edges = (
+        (rank, kind, amount, peer, tag, cpu, nic, line_of),
+        (before, after, by_start.astype(np.bool_)),
+    )
+    return Goal(
+        path.name,
+        reading.ranks,
+        *operations,
+        *edges,
+        match(*sides),
+        reading.ranks - len(reading.seen),
+    )
 
 
 def program(goal: Goal, costs: Costs | None = None, fidelity: Fidelity = "logp") -> Program:
-    """Return a schedule as a program: a process for each rank, each operation, and each message that arrives.
+    """Return a schedule as a program: a process for each rank, each operation, and each message
+    that arrives.
 
     Raises A077, impossible costs; A078, receives without a known message.
 
-    The processor of each rank is a resource, first come, first served.  A send occupies it for o + n O, a computation for its duration.  A
-    message that arrives occupies it for o + n O once it is complete, whether its receive is posted or not.  In ``logp`` the first byte of a
-    message is free, as in LogGOPSim; in ``flow`` all bytes count.
+    The processor of each rank is a resource, first come, first served.  A send occupies it for o +
+    n O, a computation for its duration.  A message that arrives occupies it for o + n O once it is
+    complete, whether its receive is posted or not.  In ``logp`` the first byte of a message is
+    free, as in LogGOPSim; in ``flow`` all bytes count.
 
     Returns processes in the order of the ranks, then of the operations, then of the messages.
     """
     costs = costs or Costs()
     _sound(costs)
-    overheads: dict[str, Any] = {"overhead": costs.overhead, "overhead_per_byte": costs.overhead_per_byte}
-    return operation_program(traffic(goal), eager_limit=costs.eager_limit, first_byte_free=fidelity == "logp", **overheads)
+    overheads: dict[str, Any] = {
+        "overhead": costs.overhead,
+        "overhead_per_byte": costs.overhead_per_byte,
+    }
+    return operation_program(
+        traffic(goal),
+        eager_limit=costs.eager_limit,
+        first_byte_free=fidelity == "logp",
+        **overheads,
+    )
 
 
 def traffic(goal: Goal) -> OperationGraph:
@@ -311,16 +416,36 @@ def traffic(goal: Goal) -> OperationGraph:
     Raises A078, receives without a known message.
     """
     met, sends, receives = goal.matched, goal.sends, goal.receives
-    refuse_lone(met, Side(goal.peer[receives], goal.rank[receives], goal.tag[receives], goal.line[receives]), goal.name)
+    refuse_lone(
+        met,
+        Side(goal.peer[receives], goal.rank[receives], goal.tag[receives], goal.line[receives]),
+        goal.name,
+    )
     sender, receiver = sends[met.send], receives[met.receive]
-    messages = Messages(sender, sender, receiver, receiver, np.full(len(sender), -1), goal.amount[sender].astype(np.float64))
+    messages = Messages(
+        sender,
+        sender,
+        receiver,
+        receiver,
+        np.full(len(sender), -1),
+        goal.amount[sender].astype(np.float64),
+    )
     calc = np.where(goal.kind == CALC, goal.amount * 1e-9, 0.0)
     handed = np.where(goal.kind == SEND, goal.amount, 0).astype(np.float64)
     processor = np.unique(goal.rank * _MOST_UNITS + goal.cpu, return_inverse=True)[1]
     none = (np.zeros(len(goal.rank)), np.zeros(goal.ranks))
-    as_read: dict[str, Any] = {name: getattr(goal, name) for name in ("kind", "before", "after", "by_start", "described")}
-    of_graph: dict[str, Any] = {"handed_bytes": handed, "processor": processor, "findings": goal.figures.findings, **as_read}
-    return OperationGraph(goal.ranks, goal.rank, calc, *none, messages, (), math.nan, len(met.lone_sends), **of_graph)
+    as_read: dict[str, Any] = {
+        name: getattr(goal, name) for name in ("kind", "before", "after", "by_start", "described")
+    }
+    of_graph: dict[str, Any] = {
+        "handed_bytes": handed,
+        "processor": processor,
+        "findings": goal.figures.findings,
+        **as_read,
+    }
+    return OperationGraph(
+        goal.ranks, goal.rank, calc, *none, messages, (), math.nan, len(met.lone_sends), **of_graph
+    )
 
 
 def _sound(costs: Costs) -> None:

@@ -1,9 +1,11 @@
-"""SimGrid's time-independent traces: the operations of each rank of an MPI program, in order, without times.
+"""SimGrid's time-independent traces: the operations of each rank of an MPI program, in order,
+without times.
 
-An anchor file names a text file for each rank, or one file holds all ranks; a line is ``RANK ACTION ARGUMENTS``.  Actions and
-their arguments have the meaning that SMPI's replay of SimGrid 3.32 gives them: counts are of the data type at the end of the line
-(bytes, or doubles where ``init`` has an argument), collectives are of all ranks, ``waitall`` completes all open requests, ``test``
-completes nothing.
+An anchor file names a text file for each rank, or one file holds all ranks; a line is ``RANK ACTION
+ARGUMENTS``.  Actions and their arguments have the meaning that SMPI's replay of SimGrid 3.32 gives
+them: counts are of the data type at the end of the line (bytes, or doubles where ``init`` has an
+argument), collectives are of all ranks, ``waitall`` completes all open requests, ``test`` completes
+nothing.
 
 Errors: P020, P021, P022, A079.
 """
@@ -29,7 +31,8 @@ from turnbuckle.mpi.schedules.figures import Figures
 from turnbuckle.mpi.schedules.matching import ANY, Matched, Side, match, refuse_lone
 from turnbuckle.mpi.schedules.ti_files import ARGUMENTS, SILENT, lines_of_each
 
-#: Bytes of the data types that SimGrid numbers from 0: double, int, char, short, long, float, byte, long long, and so on.
+#: Bytes of the data types that SimGrid numbers from 0: double, int, char, short, long, float, byte,
+#: long long, and so on.
 _C_TYPES: Final = (8, 4, 1, 2, 8, 4, 1, 8, 1, 1, 2, 4, 8, 8, 16, 4, 1, 1, 2)
 TYPES: Final = (*_C_TYPES, 4, 8, 1, 2, 4, 8, 8, 16, 32, 8, 8, 8, 16, 16, 8, 8, 8, 16, 16)
 _DOUBLE, _BYTE = TYPES[0], TYPES[6]
@@ -42,7 +45,9 @@ _NO_CALLS: Final = (b"compute", b"sleep", b"location")
 
 @dataclass
 class _Collective:
-    """Collective call of one rank: its name, its root or -1, the block it gives [B], its call, its line."""
+    """Collective call of one rank: its name, its root or -1, the block it gives [B], its call, its
+    line.
+    """
 
     name: str
     root: int
@@ -65,12 +70,16 @@ class _Ends:
 
     def add(self, source: int, target: int, tag: int, size: int, place: int, line: int) -> int:
         columns = (self.source, self.target, self.tag, self.size, self.place, self.done, self.line)
-        for column, value in zip(columns, (source, target, tag, size, place, -1, line), strict=True):
+        for column, value in zip(
+            columns, (source, target, tag, size, place, -1, line), strict=True
+        ):
             column.append(value)
         return len(self.line) - 1
 
     def side(self) -> Side:
-        return Side(*(np.array(c, dtype=np.int64) for c in (self.source, self.target, self.tag, self.line)))
+        return Side(
+            *(np.array(c, dtype=np.int64) for c in (self.source, self.target, self.tag, self.line))
+        )
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,8 @@ class TimeIndependent:
     #: flops, sleep_seconds: work [flop] and sleep [s] before each call
     flops: Float
     sleep_seconds: Float
-    #: tail_flops, tail_seconds: work [flop] and sleep [s] after the last call of each rank, shape (ranks,)
+    #: tail_flops, tail_seconds: work [flop] and sleep [s] after the last call of each rank, shape
+    #: (ranks,)
     tail_flops: Float
     tail_seconds: Float
     #: messages, rounds: messages and collectives, as in `turnbuckle.mpi.replay.messages`
@@ -106,9 +116,14 @@ class TimeIndependent:
         if not (math.isfinite(flops_per_second) and flops_per_second > 0):
             raise error_of("A077.speed", found=f"{flops_per_second:g} flop/s")
         refuse_lone(self.matched, self.receives, self.name)
-        gap, tail = (f / flops_per_second + t for f, t in ((self.flops, self.sleep_seconds), (self.tail_flops, self.tail_seconds)))
+        gap, tail = (
+            f / flops_per_second + t
+            for f, t in ((self.flops, self.sleep_seconds), (self.tail_flops, self.tail_seconds))
+        )
         none, lone = np.zeros(len(self.rank)), len(self.matched.lone_sends)
-        traffic = Traffic(self.ranks, self.rank, gap, none, tail, self.messages, self.rounds, math.nan, lone)
+        traffic = Traffic(
+            self.ranks, self.rank, gap, none, tail, self.messages, self.rounds, math.nan, lone
+        )
         return replace(traffic, call=self.call, calls=self.calls)
 
 
@@ -134,7 +149,7 @@ class _Rank:
         self.flops = self.sleep = 0.0
         return len(read.rank) - 1
 
-    # --- arguments ----------------------------------------------------------------------------------------------------
+    # --- arguments --------------------------------------------------------------------------------
 
     def whole(self, words: list[bytes], position: int, least: int = 0) -> int:
         """Return an argument as a whole number."""
@@ -147,7 +162,11 @@ class _Rank:
                     return int(number)
             except ValueError:
                 pass
-            raise self.wrong(words, f"argument {position - 1} is no whole number" + (f" from {least}" if least >= 0 else "")) from None
+            raise self.wrong(
+                words,
+                f"argument {position - 1} is no whole number"
+                + (f" from {least}" if least >= 0 else ""),
+            ) from None
 
     def amount(self, words: list[bytes], position: int) -> float:
         """Return an argument as an amount of 0 or more."""
@@ -160,7 +179,8 @@ class _Rank:
         return number
 
     def each(self, words: list[bytes], position: int) -> int:
-        """Return the size of the data type that an argument names, or of the default type where the argument is missing [B].
+        """Return the size of the data type that an argument names, or of the default type where the
+        argument is missing [B].
 
         A type that the program created has the number -1, and SimGrid takes its size for 0.
         """
@@ -190,10 +210,13 @@ class _Rank:
     def wrong(self, words: list[bytes], what: str) -> TurnbuckleError:
         excerpt = clipped(b" ".join(words[:8]).decode("utf-8", "replace"))
         return error_of(
-            "P021.line", where=f"{self.read.files[self.rank].name}:{self.line}", found=f"rank {self.rank}: {excerpt}", cause=what
+            "P021.line",
+            where=f"{self.read.files[self.rank].name}:{self.line}",
+            found=f"rank {self.rank}: {excerpt}",
+            cause=what,
         )
 
-    # --- actions ------------------------------------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------
 
     def message(self, words: list[bytes]) -> None:
         name = words[1]
@@ -226,7 +249,11 @@ class _Rank:
             self.read.receives.done[index] = place
 
     def wait(self, words: list[bytes]) -> None:
-        source, target, tag = self.peer(words, 2), self.peer(words, 3), self.whole(words, 4, least=-(1 << 31))
+        source, target, tag = (
+            self.peer(words, 2),
+            self.peer(words, 3),
+            self.whole(words, 4, least=-(1 << 31)),
+        )
         place = self.call("wait")
         waiting = self.open.get((source, target, tag)) or self.open.get((ANY, target, tag))
         if not waiting:
@@ -266,7 +293,11 @@ class _Rank:
         if name == "bcast":
             root, block = self.root(words, 3), self.whole(words, 2) * self.each(words, 4)
         elif name == "reduce":
-            root, block, work = self.root(words, 4), self.whole(words, 2) * self.each(words, 5), self.amount(words, 3)
+            root, block, work = (
+                self.root(words, 4),
+                self.whole(words, 2) * self.each(words, 5),
+                self.amount(words, 3),
+            )
         elif name in ("allreduce", "scan", "exscan"):
             block, work = self.whole(words, 2) * self.each(words, 4), self.amount(words, 3)
         elif name in ("alltoall", "allgather"):
@@ -278,15 +309,29 @@ class _Rank:
         elif name == "gatherv":
             root, block = self.root(words, 3 + n), self.whole(words, 2) * self.each(words, 4 + n)
         elif name == "scatterv":
-            root, block = self.root(words, 3 + n), self.whole(words, 2 + n) * self.each(words, 5 + n)
+            root, block = (
+                self.root(words, 3 + n),
+                self.whole(words, 2 + n) * self.each(words, 5 + n),
+            )
         elif name == "allgatherv":
             # Displacements between the counts and the data types are optional.
-            block = self.whole(words, 2) * (self.each(words, 3 + n) if len(words) <= 5 + n or len(words) > 3 + 2 * n else self.default)
+            block = self.whole(words, 2) * (
+                self.each(words, 3 + n)
+                if len(words) <= 5 + n or len(words) > 3 + 2 * n
+                else self.default
+            )
         elif name == "alltoallv":
-            block = sum(self.whole(words, 3 + k) for k in range(n)) * self.each(words, 4 + 2 * n) / n
+            block = (
+                sum(self.whole(words, 3 + k) for k in range(n)) * self.each(words, 4 + 2 * n) / n
+            )
         elif name == "reducescatter":
-            block, work = sum(self.whole(words, 2 + k) for k in range(n)) * self.each(words, 3 + n) / n, self.amount(words, 2 + n)
-        self.collectives.append(_Collective(name, root, float(block), self.call(_called(name)), self.line))
+            block, work = (
+                sum(self.whole(words, 2 + k) for k in range(n)) * self.each(words, 3 + n) / n,
+                self.amount(words, 2 + n),
+            )
+        self.collectives.append(
+            _Collective(name, root, float(block), self.call(_called(name)), self.line)
+        )
         # The reduction's own work follows the call.
         self.flops += work
 
@@ -298,12 +343,24 @@ def _called(action: str) -> str:
 
 def _needs(name: str, ranks: int) -> int:
     """Return the smallest number of words in a line of an action."""
-    more = {"gatherv": ranks + 1, "allgatherv": ranks + 1, "scatterv": ranks + 1, "reducescatter": ranks + 1, "alltoallv": 2 * ranks + 2}
+    more = {
+        "gatherv": ranks + 1,
+        "allgatherv": ranks + 1,
+        "scatterv": ranks + 1,
+        "reducescatter": ranks + 1,
+        "alltoallv": 2 * ranks + 2,
+    }
     return 2 + more.get(name, ARGUMENTS[name])
 
 
 _DOES: Final[dict[str, Callable[[_Rank, list[bytes]], None]]] = {
-    **{"init": _Rank.init, "test": _Rank.test, "wait": _Rank.wait, "waitall": _Rank.waitall, "compute": _Rank.compute},
+    **{
+        "init": _Rank.init,
+        "test": _Rank.test,
+        "wait": _Rank.wait,
+        "waitall": _Rank.waitall,
+        "compute": _Rank.compute,
+    },
     **{"sleep": _Rank.sleeping, "sendRecv": _Rank.both},
     **dict.fromkeys(("send", "isend", "recv", "irecv"), _Rank.message),
 }
@@ -314,15 +371,31 @@ class _Reader:
 
     def __init__(self, files: list[Path]) -> None:
         self.files = files
-        self.rank, self.call, self.flops, self.sleep = array("q"), array("q"), array("d"), array("d")
+        self.rank, self.call, self.flops, self.sleep = (
+            array("q"),
+            array("q"),
+            array("d"),
+            array("d"),
+        )
         self.names: dict[str, int] = {}
         self.sends, self.receives = _Ends(), _Ends()
-        self.not_open = self.other_counts = self.tests = self.made = self.left_open = self.actions = self.derived = 0
+        self.not_open = self.other_counts = self.tests = self.made = self.left_open = (
+            self.actions
+        ) = self.derived = 0
 
-    def read_rank(self, rank: int, lines: Iterator[tuple[int, list[bytes]]]) -> tuple[_Rank, float, float]:
+    def read_rank(
+        self, rank: int, lines: Iterator[tuple[int, list[bytes]]]
+    ) -> tuple[_Rank, float, float]:
         """Read the actions of a rank, and return the rank with the work after its last call."""
         parser = _Rank(rank, len(self.files), self)
-        actions = {name.encode(): (_DOES.get(name, _Rank.collective), _needs(name, parser.ranks), name in SILENT) for name in ARGUMENTS}
+        actions = {
+            name.encode(): (
+                _DOES.get(name, _Rank.collective),
+                _needs(name, parser.ranks),
+                name in SILENT,
+            )
+            for name in ARGUMENTS
+        }
         for number, words in lines:
             parser.line = number
             if len(words) < 2:
@@ -365,22 +438,62 @@ def read(path: Path) -> TimeIndependent:
     side = receives.side()
     matched = match(sends.side(), side)
     size, receive_size = (np.array(e.size, dtype=np.int64) for e in (sends, receives))
-    shorter = int((receive_size[matched.receive] < size[matched.send])[receive_size[matched.receive] > 0].sum())
-    places = [np.array(c, dtype=np.int64) for c in (sends.place, sends.done, receives.place, receives.done)]
+    shorter = int(
+        (receive_size[matched.receive] < size[matched.send])[
+            receive_size[matched.receive] > 0
+        ].sum()
+    )
+    places = [
+        np.array(c, dtype=np.int64)
+        for c in (sends.place, sends.done, receives.place, receives.done)
+    ]
     send, receive = matched.send, matched.receive
     carried = size[send].astype(np.float64)
-    messages = Messages(places[0][send], places[1][send], places[2][receive], places[3][receive], np.full(len(send), -1), carried)
+    messages = Messages(
+        places[0][send],
+        places[1][send],
+        places[2][receive],
+        places[3][receive],
+        np.full(len(send), -1),
+        carried,
+    )
     rounds, counts = _rounds([who for who, _, _ in done])
     lone = len(matched.lone_sends) + len(matched.lone_receives)
     flops, sleep = np.array(reader.flops), np.array(reader.sleep)
     tails = np.array([[f, s] for _, f, s in done])
-    counted = (len(files), reader.actions, len(size), sum(size.tolist()), len(receive_size), counts, len(matched.send), lone)
-    work_and_sleep = (float(flops.sum() + tails[:, 0].sum()), float(sleep.sum() + tails[:, 1].sum()))
-    figures = Figures("simgrid-ti", "", *counted, *work_and_sleep, tuple(_findings(reader, lone, shorter)))
+    counted = (
+        len(files),
+        reader.actions,
+        len(size),
+        sum(size.tolist()),
+        len(receive_size),
+        counts,
+        len(matched.send),
+        lone,
+    )
+    work_and_sleep = (
+        float(flops.sum() + tails[:, 0].sum()),
+        float(sleep.sum() + tails[:, 1].sum()),
+    )
+    figures = Figures(
+        "simgrid-ti", "", *counted, *work_and_sleep, tuple(_findings(reader, lone, shorter))
+    )
     rank = np.array(reader.rank, dtype=np.int64)
     call = np.array(reader.call, dtype=np.int64)
     work = (flops, sleep, tails[:, 0], tails[:, 1])
-    return TimeIndependent(path.name, len(files), rank, call, tuple(reader.names), *work, messages, rounds, side, matched, figures)
+    return TimeIndependent(
+        path.name,
+        len(files),
+        rank,
+        call,
+        tuple(reader.names),
+        *work,
+        messages,
+        rounds,
+        side,
+        matched,
+        figures,
+    )
 
 
 def _findings(read: _Reader, lone: int, shorter: int) -> list[Finding]:
@@ -391,20 +504,36 @@ def _findings(read: _Reader, lone: int, shorter: int) -> list[Finding]:
         "requests that nothing waits for, complete at the end": read.left_open,
         "tests, which complete nothing": read.tests,
     }
-    out = [finding("P150", sum(open_words.values()), "; ".join(f"{words}: {n}" for words, n in open_words.items() if n))]
+    out = [
+        finding(
+            "P150",
+            sum(open_words.values()),
+            "; ".join(f"{words}: {n}" for words, n in open_words.items() if n),
+        )
+    ]
     doubts = f"receives that are shorter: {shorter}; data types without a size: {read.derived}"
-    out += [finding("P151", read.made), finding("A347", lone), finding("A348", shorter + read.derived, doubts)]
+    out += [
+        finding("P151", read.made),
+        finding("A347", lone),
+        finding("A348", shorter + read.derived, doubts),
+    ]
     return [f for f in out if f.count]
 
 
 def _rounds(ranks: list[_Rank]) -> tuple[tuple[Rounds, ...], dict[str, int]]:
-    """Return the collectives by operation and root, and the number of calls by name; the k-th calls of all ranks are one collective."""
+    """Return the collectives by operation and root, and the number of calls by name; the k-th calls
+    of all ranks are one collective.
+    """
     first = ranks[0].collectives
     for rank_parser in ranks[1:]:
         for k in range(max(len(first), len(rank_parser.collectives))):
             own_call = rank_parser.collectives[k] if k < len(rank_parser.collectives) else None
             first_call = first[k] if k < len(first) else None
-            if own_call is None or first_call is None or (own_call.name, own_call.root) != (first_call.name, first_call.root):
+            if (
+                own_call is None
+                or first_call is None
+                or (own_call.name, own_call.root) != (first_call.name, first_call.root)
+            ):
                 raise _differ(rank_parser, k, own_call, first_call)
     counts: dict[str, int] = {}
     groups: dict[tuple[str, int], list[int]] = {}
@@ -416,13 +545,20 @@ def _rounds(ranks: list[_Rank]) -> tuple[tuple[Rounds, ...], dict[str, int]]:
     for (name, root), which in groups.items():
         operation = operation_of(name, plain=False)
         assert operation is not None, name
-        activity = np.array([[rank_parser.collectives[k].place for rank_parser in ranks] for k in which], dtype=np.int64)
-        block = np.array([[rank_parser.collectives[k].block for rank_parser in ranks] for k in which])
+        activity = np.array(
+            [[rank_parser.collectives[k].place for rank_parser in ranks] for k in which],
+            dtype=np.int64,
+        )
+        block = np.array(
+            [[rank_parser.collectives[k].block for rank_parser in ranks] for k in which]
+        )
         rounds.append(Rounds(operation, block.mean(axis=1), activity, max(root, 0)))
     return tuple(rounds), dict(sorted(counts.items()))
 
 
-def _differ(rank_parser: _Rank, k: int, own_call: _Collective | None, first_call: _Collective | None) -> TurnbuckleError:
+def _differ(
+    rank_parser: _Rank, k: int, own_call: _Collective | None, first_call: _Collective | None
+) -> TurnbuckleError:
     """Return the error A079 for the k-th collective."""
 
     def describe(collective: _Collective | None, rank: int) -> str:
@@ -434,5 +570,7 @@ def _differ(rank_parser: _Rank, k: int, own_call: _Collective | None, first_call
     return error_of(
         "A079",
         where=rank_parser.read.files[rank_parser.rank].name,
-        found=f"collective {k + 1}: {describe(first_call, 0)}; {describe(own_call, rank_parser.rank)}",
+        found=(
+            f"collective {k + 1}: {describe(first_call, 0)}; {describe(own_call, rank_parser.rank)}"
+        ),
     )

@@ -1,4 +1,6 @@
-"""Files of a time-independent trace: an anchor that names one file for each rank, or one file for all ranks."""
+"""Files of a time-independent trace: an anchor that names one file for each rank, or one file for
+all ranks.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,18 @@ _RANK_FILE: Final = re.compile(rb"_rank-\d+\.txt$")
 MOST_RANKS: Final = 1 << 20
 #: Actions without an effect on a replay.
 SILENT: Final = ("finalize", "comm_size", "comm_split", "comm_dup", "location")
-#: Actions of SMPI's replay, and the number of arguments that each requires; those with a count for each rank require more.
-_BLOCKS: Final = ("reduce", "allreduce", "scan", "exscan", "alltoall", "gather", "scatter", "allgather")
+#: Actions of SMPI's replay, and the number of arguments that each requires; those with a count for
+#: each rank require more.
+_BLOCKS: Final = (
+    "reduce",
+    "allreduce",
+    "scan",
+    "exscan",
+    "alltoall",
+    "gather",
+    "scatter",
+    "allgather",
+)
 _VARIED: Final = ("alltoallv", "gatherv", "scatterv", "allgatherv", "reducescatter")
 ARGUMENTS: Final = (
     dict.fromkeys(("init", "waitall", "barrier", *SILENT), 0)
@@ -33,10 +45,12 @@ ARGUMENTS: Final = (
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Return whether a file belongs to a time-independent trace of SimGrid: its anchor, or a file with the actions of ranks.
+    """Return whether a file belongs to a time-independent trace of SimGrid: its anchor, or a file
+    with the actions of ranks.
 
-    An action file begins with a rank and an action of SMPI's replay.  An anchor begins with the name of an action file.  An anchor whose
-    first file is missing counts too, if SimGrid writes such names.  A file that cannot be read does not count.
+    An action file begins with a rank and an action of SMPI's replay.  An anchor begins with the
+    name of an action file.  An anchor whose first file is missing counts too, if SimGrid writes
+    such names.  A file that cannot be read does not count.
 
     Parameters
     ----------
@@ -60,7 +74,9 @@ def sniff(head: bytes, path: Path) -> bool:
 
 
 def _written(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that are neither empty nor comments, without the white space around each, and their numbers from 1."""
+    """Yield the lines that are neither empty nor comments, without the white space around each, and
+    their numbers from 1.
+    """
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if text and not text.startswith(b"#"):
@@ -74,11 +90,15 @@ def _first_words(head: bytes) -> list[bytes]:
 
 def _begins(words: list[bytes]) -> bool:
     """Return whether a line begins with a rank and an action."""
-    return len(words) >= 2 and words[0].isdigit() and words[1].decode("ascii", "replace") in ARGUMENTS
+    return (
+        len(words) >= 2 and words[0].isdigit() and words[1].decode("ascii", "replace") in ARGUMENTS
+    )
 
 
 def _beside(anchor: Path, name: str) -> Path | None:
-    """Return a file that an anchor names: in the place given from the anchor, or in the folder to which the traces were moved."""
+    """Return a file that an anchor names: in the place given from the anchor, or in the folder to
+    which the traces were moved.
+    """
     written = Path(name)
     for place in (anchor.parent / written, anchor.parent / written.parent.name / written.name):
         # A line of another kind of file may be too long for a name, or invalid.
@@ -97,7 +117,9 @@ def _files(anchor: Path) -> tuple[list[Path], bool]:
         name = line.decode("utf-8", "replace")
         place = _beside(anchor, name)
         if place is None:
-            raise error_of("P020.schedule", where=f"{anchor.name}:{number}", found=clipped(Path(name).name))
+            raise error_of(
+                "P020.schedule", where=f"{anchor.name}:{number}", found=clipped(Path(name).name)
+            )
         rank_paths.append(place)
         if len(rank_paths) > MOST_RANKS:
             raise error_of("P022.many", where=anchor.name, found=f"over {MOST_RANKS:,} ranks")
@@ -105,7 +127,9 @@ def _files(anchor: Path) -> tuple[list[Path], bool]:
 
 
 def rank_files(anchor: Path) -> list[Path]:
-    """Return the file of each rank; the anchor itself where it holds all ranks.  Raises `ProfileError` P020 and P022."""
+    """Return the file of each rank; the anchor itself where it holds all ranks.  Raises
+    `ProfileError` P020 and P022.
+    """
     return _files(anchor)[0]
 
 
@@ -140,7 +164,9 @@ def _checked(rank: int, path: Path) -> Iterator[Line]:
     expected = str(rank).encode()
     for number, words in _lines(path):
         if words[0] != expected and _rank_of(words, path, number) != rank:
-            raise _apart(f"{path.name}:{number}", f"rank {int(words[0])} in the file of rank {rank}")
+            raise _apart(
+                f"{path.name}:{number}", f"rank {int(words[0])} in the file of rank {rank}"
+            )
         yield number, words
 
 
@@ -149,7 +175,9 @@ def _apart(where: str, evidence: str) -> TurnbuckleError:
 
 
 def lines_of_each(path: Path) -> tuple[list[Path], list[Iterator[Line]]]:
-    """Return the file of each rank, and the lines of each file with their numbers, as words.  Raises P020, P021, P022."""
+    """Return the file of each rank, and the lines of each file with their numbers, as words.
+    Raises P020, P021, P022.
+    """
     files, together = _files(path)
     if together:
         parts = [iter(lines) for lines in _of_one_file(files[0])]

@@ -1,4 +1,6 @@
-"""The offload map: is a kernel worth its copies, and how much slower would added latency make it (Groves et al. 2022, Fig 9)."""
+"""The offload map: is a kernel worth its copies, and how much slower would added latency make it
+(Groves et al. 2022, Fig 9).
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,23 @@ from turnbuckle.show.text import clean, number, plural, shorten
 _NAMESPACES = re.compile(r"^(?:\w+::)+")
 #: Kernels drawn, and labelled.
 MOST_KERNELS, MOST_LABELS = 300, 6
-PAYS = (("yes", TARGET_COLOURS[2]), ("with overlap only", TARGET_COLOURS[8]), ("no", TARGET_COLOURS[1]))
+PAYS = (
+    ("yes", TARGET_COLOURS[2]),
+    ("with overlap only", TARGET_COLOURS[8]),
+    ("no", TARGET_COLOURS[1]),
+)
 
 
-def offload_figure(table: pl.DataFrame, launch_s: float, alpha: float, added_latency_s: float, unified: bool = False) -> Figure:
-    """Draw kernel time against transfer time, with the line above which offloading pays and the zones that added latency would open."""
+def offload_figure(
+    table: pl.DataFrame,
+    launch_s: float,
+    alpha: float,
+    added_latency_s: float,
+    unified: bool = False,
+) -> Figure:
+    """Draw kernel time against transfer time, with the line above which offloading pays and the
+    zones that added latency would open.
+    """
     shown = table.filter(pl.col("kernel_s") > 0).head(MOST_KERNELS)
     floor = min([t for t in shown["transfer_s"].to_list() if t > 0] + [launch_s or 1e-6]) / 4
     rows = _dots(shown, floor)
@@ -39,25 +53,44 @@ def offload_figure(table: pl.DataFrame, launch_s: float, alpha: float, added_lat
         marks.labels(None, x, y, align="left", dx=12, dy=-8, fontSize=10.5),
     ]
     spec = plot(layers, height, (62, 10, 4, 42), rows)
-    columns = ("kernel", "count", "kernel_s", "transfer_s", "exposed_transfer_s", "ratio", "limit", "pays", "total_s")
-    kernels = [{k: (clean(v) if k == "kernel" else v) for k, v in r.items()} for r in shown.select(columns).to_dicts()]
+    columns = (
+        "kernel",
+        "count",
+        "kernel_s",
+        "transfer_s",
+        "exposed_transfer_s",
+        "ratio",
+        "limit",
+        "pays",
+        "total_s",
+    )
+    kernels = [
+        {k: (clean(v) if k == "kernel" else v) for k, v in r.items()}
+        for r in shown.select(columns).to_dicts()
+    ]
     pays = shown["pays"].to_list()
     alt = (
         f"{len(pays)} kernels: offloading pays for {pays.count('yes')}, with overlap only for "
         f"{pays.count('with overlap only')}, not for {pays.count('no')}."
     )
-    caption = _caption(launch_s, alpha, added_latency_s if ground.shaded else None, table.height, unified)
+    caption = _caption(
+        launch_s, alpha, added_latency_s if ground.shaded else None, table.height, unified
+    )
     return Figure("offload", "Offload map", alt, spec, kernels, caption, legend=PAYS)
 
 
 def _dots(shown: pl.DataFrame, floor: float) -> Rows:
     """Return a dot a kernel; copies shorter than `floor` stand there [s]."""
     rows: Rows = []
-    for r, kernel in zip(shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 60), strict=True):
+    for r, kernel in zip(
+        shown.to_dicts(), kernel_labels(shown["kernel"].to_list(), 60), strict=True
+    ):
         copies, exposed = r["transfer_s"], r["exposed_transfer_s"]
         tip = (
-            f"{kernel}: {plural(r['count'], 'launch', 'launches')}, mean {number(r['kernel_s'], 's')}, "
-            f"copies {number(copies, 's')} per launch, {number(exposed, 's')} exposed; pays: {r['pays']}"
+            f"{kernel}: {plural(r['count'], 'launch', 'launches')}, mean "
+            f"{number(r['kernel_s'], 's')}, "
+            f"copies {number(copies, 's')} per launch, {number(exposed, 's')} exposed; pays: "
+            f"{r['pays']}"
         )
         name, colour = shorten(_NAMESPACES.sub("", kernel), 34), dict(PAYS)[r["pays"]]
         place = {"x": max(copies, floor), "exposed": max(exposed, floor), "y": r["kernel_s"]}
@@ -65,15 +98,26 @@ def _dots(shown: pl.DataFrame, floor: float) -> Rows:
     return rows
 
 
-def _caption(launch_s: float, alpha: float, shaded_s: float | None, kernels: int, unified: bool) -> str:
-    """Return the caption; `shaded_s`: the added latency that the zones are of; None where there are none."""
+def _caption(
+    launch_s: float, alpha: float, shaded_s: float | None, kernels: int, unified: bool
+) -> str:
+    """Return the caption; `shaded_s`: the added latency that the zones are of; None where there are
+    none.
+    """
     caption = (
-        "One dot a kernel, its area the total time. Above the black line a kernel is faster on the device, copies and "
-        f"launch ({number(launch_s, 's')}) included, than on a host CPU assumed to be {alpha:g} times slower. "
-        "The bar at a dot reaches from the copy time that no kernel hides to all of it; kernels without copies stand at the left edge."
+        "One dot a kernel, its area the total time. Above the black line a kernel is faster on "
+        "the device, copies and "
+        f"launch ({number(launch_s, 's')}) included, than on a host CPU assumed to be {alpha:g} "
+        "times slower. "
+        "The bar at a dot reaches from the copy time that no kernel hides to all of it; kernels "
+        "without copies stand at the left edge."
     )
     if shaded_s is not None:
         caption += zones_in_words(number(shaded_s, "s", 2))
     if unified:
         caption += " Migrations of unified memory are not charged to any kernel."
-    return caption + (f" The {MOST_KERNELS} with the longest total of {kernels} are drawn." if kernels > MOST_KERNELS else "")
+    return caption + (
+        f" The {MOST_KERNELS} with the longest total of {kernels} are drawn."
+        if kernels > MOST_KERNELS
+        else ""
+    )

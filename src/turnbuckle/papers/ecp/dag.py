@@ -1,7 +1,9 @@
-"""Sparse triangular solves of the ECP report (Austin et al. 2021), sections 4.1, 5.4, 7.4 and 8.4: their printed numbers, recomputed.
+"""Sparse triangular solves of the ECP report (Austin et al. 2021), sections 4.1, 5.4, 7.4 and 8.4:
+their printed numbers, recomputed.
 
-The model runs on any triangular matrix (`turnbuckle.papers.models.dag.question`).  The report's own answers cannot be recomputed: its
-matrices are not published and its bandwidth curves are only drawn.
+The model runs on any triangular matrix (`turnbuckle.papers.models.dag.question`).  The report's own
+answers cannot be recomputed: its matrices are not published and its bandwidth curves are only
+drawn.
 """
 
 from __future__ import annotations
@@ -20,23 +22,41 @@ def recompute() -> list[Recomputed]:
 
 def _blocks() -> Iterator[Recomputed]:
     processors, warps, warps_per_block = (
-        float(PAPER.text("V100", q)) for q in ("multiprocessors", "warps a multiprocessor", "warps a block")
+        float(PAPER.text("V100", q))
+        for q in ("multiprocessors", "warps a multiprocessor", "warps a block")
     )
     blocks = processors * warps / warps_per_block
     yield judged("R.8.4.blocks", PAPER.text("V100", "blocks resident"), blocks)
-    peak, few = PAPER.number("V100", "memory bandwidth"), float(PAPER.text("V100", "supernodes at full bandwidth"))
+    peak, few = (
+        PAPER.number("V100", "memory bandwidth"),
+        float(PAPER.text("V100", "supernodes at full bandwidth")),
+    )
     for name, end, count in (("lo", "lower", blocks), ("hi", "upper", few)):
         bandwidth = peak.times(1 / count)
-        yield judged(f"R.8.4.{name}", PAPER.text("V100", "bandwidth of a block", end), bandwidth, note=f"{count:.0f} blocks share it")
+        yield judged(
+            f"R.8.4.{name}",
+            PAPER.text("V100", "bandwidth of a block", end),
+            bandwidth,
+            note=f"{count:.0f} blocks share it",
+        )
 
 
 def _puts() -> Iterator[Recomputed]:
-    device, host = (float(PAPER.text("put", "time", f"started by the {who}")) for who in ("GPU", "host"))
+    device, host = (
+        float(PAPER.text("put", "time", f"started by the {who}")) for who in ("GPU", "host")
+    )
     yield judged("R.5.4.put", PAPER.text("put", "ratio"), device / host)
     left = PAPER.number("put", "synchronisation left")
     speedup = swept(lambda rest: device / (host + rest), left)
-    tenth = f"a tenth of the {device - host:g} us between the two puts is {(device - host) / 10:g} us"
-    yield judged("R.5.4.int", PAPER.text("put", "speedup"), speedup, note=f"{device:g} us over {host:g} + {left.value:g} us; {tenth}")
+    tenth = (
+        f"a tenth of the {device - host:g} us between the two puts is {(device - host) / 10:g} us"
+    )
+    yield judged(
+        "R.5.4.int",
+        PAPER.text("put", "speedup"),
+        speedup,
+        note=f"{device:g} us over {host:g} + {left.value:g} us; {tenth}",
+    )
 
 
 def _applications() -> Recomputed:
@@ -45,7 +65,8 @@ def _applications() -> Recomputed:
     merged = "/".join(f"{text}x" for place, text in gains.items() if "one node" in place)
     printed_texts = f"{integrated}, {'/'.join(f'{text}x' for text in losses.values())}, {merged}"
     missing = (
-        "the bandwidth of puts over their size is only drawn (Fig 18a), neither the factored matrices nor their block layout are "
+        "the bandwidth of puts over their size is only drawn (Fig 18a), neither the factored "
+        "matrices nor their block layout are "
         "published; turnbuckle model dag runs the model on any triangular matrix"
     )
     return not_printed("R.5.4.app", printed_texts, missing)

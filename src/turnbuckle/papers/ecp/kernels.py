@@ -1,4 +1,6 @@
-"""Kernels in the ECP report (Austin et al. 2021), recomputed: the divergence model of 4.4.2 and the unified memory of 9.1."""
+"""Kernels in the ECP report (Austin et al. 2021), recomputed: the divergence model of 4.4.2 and the
+unified memory of 9.1.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,24 @@ def ipc_errors() -> dict[str, float]:
     >>> {app: f"{error:+.0%}" for app, error in ipc_errors().items()}
     {'SW4Lite': '-63%', 'MiniVite': '+52%', 'QuickSilver': '+21%', 'Laghos': '+21%'}
     """
-    return {app: PAPER.number(app, "IPC", "calculated").value / PAPER.number(app, "IPC", "measured").value - 1.0 for app in APPLICATIONS}
+    return {
+        app: PAPER.number(app, "IPC", "calculated").value
+        / PAPER.number(app, "IPC", "measured").value
+        - 1.0
+        for app in APPLICATIONS
+    }
 
 
 def cycle_rates() -> dict[str, float]:
-    """Return the cycles per second, of all SMs together, that Tables 1 and 7 imply, by application: instructions / (IPC x seconds) [Hz]."""
+    """Return the cycles per second, of all SMs together, that Tables 1 and 7 imply, by application:
+    instructions / (IPC x seconds) [Hz].
+    """
     places = (("instructions",), ("IPC", "calculated"), ("kernel time",))
     numbers = {app: [PAPER.number(app, *place).value for place in places] for app in APPLICATIONS}
-    return {app: instructions / (ipc * time * 1e-6) for app, (instructions, ipc, time) in numbers.items()}
+    return {
+        app: instructions / (ipc * time * 1e-6)
+        for app, (instructions, ipc, time) in numbers.items()
+    }
 
 
 def _divergence() -> Iterator[Recomputed]:
@@ -45,7 +57,10 @@ def _divergence() -> Iterator[Recomputed]:
         "close",
         "errors " + ", ".join(f"{e:+.0%}" for e in errors),
         all(abs(e) <= CLOSE for e in errors),
-        note=f"{mean:.0%} off on average, two of four by more than half; Turnbuckle gives every such duration a log-sd of {PRIOR_LOG_SD}",
+        note=(
+            f"{mean:.0%} off on average, two of four by more than half; Turnbuckle gives every "
+            f"such duration a log-sd of {PRIOR_LOG_SD}"
+        ),
     )
     rates = cycle_rates().values()
     apart = max(rates) / min(rates)
@@ -54,7 +69,10 @@ def _divergence() -> Iterator[Recomputed]:
         "one constant",
         f"{_short(min(rates))}..{_short(max(rates))} cycles/s",
         apart <= ONE,
-        note=f"the implied rates are a factor of {apart:.0f} apart: the tables cannot be of the same kernels",
+        note=(
+            f"the implied rates are a factor of {apart:.0f} apart: the tables cannot be of the "
+            "same kernels"
+        ),
     )
 
 
@@ -63,6 +81,8 @@ def _short(rate: float) -> str:
 
 
 def _unified_memory() -> Iterator[Recomputed]:
-    least, most = (PAPER.text("QuickSilver", "DDR-only over HBM-only", end) for end in ("least", "most"))
+    least, most = (
+        PAPER.text("QuickSilver", "DDR-only over HBM-only", end) for end in ("least", "most")
+    )
     missing = "Fig 54 only draws it, and of equation 8 neither the costs nor the counts are printed"
     yield not_printed("R.9.1", f"{least}-{most}", missing, "-")

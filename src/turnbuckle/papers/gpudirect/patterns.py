@@ -1,8 +1,10 @@
-"""Applications of *Predicting GPUDirect Benefits for HPC Workloads* as declared patterns, compared with the paper's printed ranges.
+"""Applications of *Predicting GPUDirect Benefits for HPC Workloads* as declared patterns, compared
+with the paper's printed ranges.
 
-The traces of the paper are not published.  The pattern of each application follows from the text: partners, sizes, share of time.
-Unprinted properties are assumptions, and each is changed alone to see its effect.  No parameter is fitted to an answer: compute time
-follows from the printed share of communication, and the rest is the machine of the paper.
+The traces of the paper are not published.  The pattern of each application follows from the text:
+partners, sizes, share of time. Unprinted properties are assumptions, and each is changed alone to
+see its effect.  No parameter is fitted to an answer: compute time follows from the printed share of
+communication, and the rest is the machine of the paper.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.mpi.questions.messages.question import shapes
 from turnbuckle.mpi.questions.messages.setup import Setup, checked, network_of
 from turnbuckle.mpi.questions.patterns.question import Gain, gains, waited, with_share
-from turnbuckle.mpi.replay.patterns import LABEL, Pattern, balanced, neighbours, spread_sizes, traffic_of
+from turnbuckle.mpi.replay.patterns import (
+    LABEL,
+    Pattern,
+    balanced,
+    neighbours,
+    spread_sizes,
+    traffic_of,
+)
 from turnbuckle.papers.numbers import Interval, Paper, exact, printed
 
 Verdict = Literal["inside", "overlaps", "outside", "no such share"]
@@ -32,14 +41,27 @@ NAMES: Final = ("AmgX", "LULESH", "Minisweep", "SW4lite")
 #: Node shapes of the paper, one GPU a rank.
 SHAPES: Final = (1, 2, 4, 6)
 _INCREASE: Final = "communication increase of 6 ranks a node"
-#: Messages to a neighbour: as few as give every band of sizes its share to within a hundredth of all, and no more than this.
+#: Messages to a neighbour: as few as give every band of sizes its share to within a hundredth of
+#: all, and no more than this.
 _MOST_MESSAGES: Final = 25
 #: What the paper does not print, and holds in every pattern here.
 ASSUMED: Final = (
-    "ranks stand on the most nearly square plane, or cube in space, and on the nodes in their order",
-    "every rank sends each size to every neighbour in turn, the bands alternating; shares that do not add up to 100 % are scaled",
-    "sizes lie in the logarithmic middle of their band; a band without a printed end goes to twice its beginning; 1 KB is 1,024 B",
-    "compute is what makes the printed share of communication at 4 ranks a node; for numbers of ranks without one, their mean",
+    (
+        "ranks stand on the most nearly square plane, or cube in space, and on the nodes in "
+        "their order"
+    ),
+    (
+        "every rank sends each size to every neighbour in turn, the bands alternating; shares "
+        "that do not add up to 100 % are scaled"
+    ),
+    (
+        "sizes lie in the logarithmic middle of their band; a band without a printed end goes to "
+        "twice its beginning; 1 KB is 1,024 B"
+    ),
+    (
+        "compute is what makes the printed share of communication at 4 ranks a node; for numbers "
+        "of ranks without one, their mean"
+    ),
     "AmgX sums 8 B over all ranks after each exchange; the others have no collectives",
     "a copy keeps its rank busy, and pins of several messages pass at the same time",
     "latency of a link, overhead of a message and the eager limit; two levels of switches",
@@ -55,15 +77,19 @@ class Application:
     name: str
     ranks: tuple[int, ...]
     partners: tuple[int, int]  #: fewest and most partners that a rank sends to
-    #: (share of the messages, smallest size, largest size) of each band of sizes [B]; shares are empty where none are printed
+    #: (share of the messages, smallest size, largest size) of each band of sizes [B]; shares are
+    #: empty where none are printed
     bands: tuple[Band, ...]
     shares: dict[int, float]
     gain: Ends  #: least and most gain of GPUDirect in communication, weak scaling [1]
-    increases: dict[int, Ends]  #: least and most increase of communication from 1 to 6 ranks per node, by ranks [1]
+    #: least and most increase of communication from 1 to 6 ranks per node, by ranks [1]
+    increases: dict[int, Ends]
     small_payload: float  #: share of the bytes in messages below 32 KB, nan where none is printed
 
     def share(self, ranks: int) -> float:
-        """Return the share of communication: as printed, or the mean of those printed for other numbers of ranks."""
+        """Return the share of communication: as printed, or the mean of those printed for other
+        numbers of ranks.
+        """
         return self.shares.get(ranks, float(np.mean(list(self.shares.values()))))
 
     @property
@@ -73,7 +99,9 @@ class Application:
 
     @property
     def printed_increases(self) -> dict[int, list[float]]:
-        """Return the least and most increase of communication in the digits of the paper, by ranks [1]."""
+        """Return the least and most increase of communication in the digits of the paper, by ranks
+        [1].
+        """
         return {ranks: [end.value for end in ends] for ranks, ends in self.increases.items()}
 
 
@@ -95,15 +123,31 @@ def application(name: str) -> Application:
         low = size("smallest size", place)
         if low is not None:
             share = text.get(("share of messages", place))
-            bands.append((float(share.text) / 100 if share else float("nan"), low, size("largest size", place) or _OPEN_END * low))
+            bands.append(
+                (
+                    float(share.text) / 100 if share else float("nan"),
+                    low,
+                    size("largest size", place) or _OPEN_END * low,
+                )
+            )
     increases = {}
-    for n in sorted({place.split(",")[0] for quantity, place in text if quantity == _INCREASE}, key=int):
-        ends = [_percent(text[_INCREASE, place].text) for place in (f"{n}, lower", f"{n}, upper", n) if (_INCREASE, place) in text]
+    for n in sorted(
+        {place.split(",")[0] for quantity, place in text if quantity == _INCREASE}, key=int
+    ):
+        ends = [
+            _percent(text[_INCREASE, place].text)
+            for place in (f"{n}, lower", f"{n}, upper", n)
+            if (_INCREASE, place) in text
+        ]
         increases[int(n)] = (ends[0], ends[-1])
     small = text.get(("payload of messages below 32KB", ""))
     ranks = tuple(int(s.text) for s in MORE.all if (s.subject, s.quantity) == (name, "ranks"))
     partners = (int(text["partners", "fewest"].text), int(text["partners", "most"].text))
-    shares = {int(n): float(s.text) / 100 for (quantity, n), s in text.items() if quantity == "share of communication" and n.isdecimal()}
+    shares = {
+        int(n): float(s.text) / 100
+        for (quantity, n), s in text.items()
+        if quantity == "share of communication" and n.isdecimal()
+    }
     least = float(small.text) / 100 if small else float("nan")
     return Application(name, ranks, partners, tuple(bands), shares, _gain(name), increases, least)
 
@@ -114,16 +158,20 @@ def _gain(name: str) -> Ends:
         most = float(PAPER.text(name, "gain below", "weak scaling")) / 100
         return exact(-most), exact(most)
     if name == "SW4lite":
-        return _percent(MORE.text(name, "gain", "smallest")), _percent(PAPER.text(name, "largest gain", "weak scaling"))
+        return _percent(MORE.text(name, "gain", "smallest")), _percent(
+            PAPER.text(name, "largest gain", "weak scaling")
+        )
     paper = PAPER if name == "AmgX" else MORE
-    return _percent(paper.text(name, "gain", "smallest")), _percent(paper.text(name, "gain", "largest"))
+    return _percent(paper.text(name, "gain", "smallest")), _percent(
+        paper.text(name, "gain", "largest")
+    )
 
 
 def _percent(text: str) -> Interval:
     return printed(text).times(0.01)
 
 
-# --- patterns and assumptions -----------------------------------------------------------------------------------------
+# --- patterns and assumptions ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -137,31 +185,46 @@ class Assumption:
     def pattern(self, app: Application, ranks: int, setup: Setup) -> Pattern:
         """Return the pattern of an application on so many ranks.
 
-        Where ranks are spread over compute times c (1 -+ i), they wait k i c for the slower ones; communication is c s / (1 - s),
-        so that waiting is its share w where i = w s / (1 - s) / k.
+        Where ranks are spread over compute times c (1 -+ i), they wait k i c for the slower ones;
+        communication is c s / (1 - s), so that waiting is its share w where i = w s / (1 - s) / k.
         """
         made = self.change(declared(app))
         if not self.waiting:
             return made
         share = app.share(ranks)
-        return replace(made, imbalance=self.waiting * share / (1 - share) / waited(made, ranks, setup))
+        return replace(
+            made, imbalance=self.waiting * share / (1 - share) / waited(made, ranks, setup)
+        )
 
 
 def _sizes(app: Application, within: float = 0.5) -> tuple[float, ...]:
     bands = [(1.0 if np.isnan(share) else share, low, high) for share, low, high in app.bands]
     whole = sum(share for share, _, _ in bands)
-    fits = (n for n in range(1, _MOST_MESSAGES) if all(abs(round(n * s / whole) / n - s / whole) <= 0.01 for s, _, _ in bands))
+    fits = (
+        n
+        for n in range(1, _MOST_MESSAGES)
+        if all(abs(round(n * s / whole) / n - s / whole) <= 0.01 for s, _, _ in bands)
+    )
     return spread_sizes(bands, next(fits, _MOST_MESSAGES), within)
 
 
 def declared(app: Application) -> Pattern:
-    """Return the first pattern: all printed properties, with the assumptions that `assumptions` changes."""
+    """Return the first pattern: all printed properties, with the assumptions that `assumptions`
+    changes.
+    """
     sizes = _sizes(app)
     if app.name == "Minisweep":
         # a discrete-ordinates sweep crosses a plane of ranks from each of its corners
         return Pattern("sweep", 2, sizes, 16)
     partners = app.partners[0] == app.partners[1]
-    return Pattern("halo", 2, sizes, max(len(sizes), 4), periodic=partners, sum_bytes=8.0 if app.name == "AmgX" else None)
+    return Pattern(
+        "halo",
+        2,
+        sizes,
+        max(len(sizes), 4),
+        periodic=partners,
+        sum_bytes=8.0 if app.name == "AmgX" else None,
+    )
 
 
 def assumptions(app: Application) -> list[Assumption]:
@@ -175,7 +238,9 @@ def assumptions(app: Application) -> list[Assumption]:
             Assumption("32 blocks a wave", lambda p: replace(p, exchanges=32)),
             Assumption("all messages of 4 MB", lambda p: replace(p, sizes=(four,))),
             Assumption("all messages of 8 MB", lambda p: replace(p, sizes=(eight,))),
-            Assumption("ranks up to 10 % slower than the mean", lambda p: replace(p, imbalance=0.1)),
+            Assumption(
+                "ranks up to 10 % slower than the mean", lambda p: replace(p, imbalance=0.1)
+            ),
             Assumption("no sweep: 26 neighbours in space", lambda _: space),
         ]
     out = [
@@ -187,7 +252,12 @@ def assumptions(app: Application) -> list[Assumption]:
     if app.name == "SW4lite":
         rows = [s for s in MORE.all if (s.subject, s.quantity) == ("SW4lite", "size elsewhere")]
         ends = tuple(_bytes(s.text, s.unit) for s in rows)
-        return [*out, Assumption("680 KB and 11.5 MB, as section III e has it", lambda p: replace(p, sizes=ends))]
+        return [
+            *out,
+            Assumption(
+                "680 KB and 11.5 MB, as section III e has it", lambda p: replace(p, sizes=ends)
+            ),
+        ]
     out += [
         Assumption("smallest size of each band", lambda p: replace(p, sizes=_sizes(app, 0.0))),
         Assumption("largest size of each band", lambda p: replace(p, sizes=_sizes(app, 1.0))),
@@ -197,9 +267,14 @@ def assumptions(app: Application) -> list[Assumption]:
         return [
             *out,
             Assumption("no allreduce", lambda p: replace(p, sum_bytes=None)),
-            Assumption("an allreduce of 1 MiB instead of 8 B", lambda p: replace(p, sum_bytes=large)),
+            Assumption(
+                "an allreduce of 1 MiB instead of 8 B", lambda p: replace(p, sum_bytes=large)
+            ),
         ]
-    return [*out, Assumption("26 neighbours in space", lambda p: replace(p, dimensions=3, corners=True))]
+    return [
+        *out,
+        Assumption("26 neighbours in space", lambda p: replace(p, dimensions=3, corners=True)),
+    ]
 
 
 def _bytes(text: str, unit: str) -> float:
@@ -209,7 +284,9 @@ def _bytes(text: str, unit: str) -> float:
 
 def partners(pattern: Pattern, ranks: int) -> tuple[int, int]:
     """Return the fewest and most partners that a rank of a pattern sends to."""
-    to = neighbours(balanced(ranks, pattern.dimensions), periodic=pattern.periodic, corners=pattern.corners)
+    to = neighbours(
+        balanced(ranks, pattern.dimensions), periodic=pattern.periodic, corners=pattern.corners
+    )
     count = [len({n for n in column if n >= 0}) for column in to.T.tolist()]
     return min(count), max(count)
 
@@ -220,7 +297,7 @@ def small_payload(pattern: Pattern) -> float:
     return float(sizes[sizes < 32 * 1024].sum() / sizes.sum())
 
 
-# --- the comparison ---------------------------------------------------------------------------------------------------
+# --- the comparison -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -238,7 +315,9 @@ class Compared(Declared):
 
     @property
     def verdict(self) -> Verdict:
-        """Return whether the replayed range lies inside the printed one, overlaps it, or lies outside."""
+        """Return whether the replayed range lies inside the printed one, overlaps it, or lies
+        outside.
+        """
         if np.isnan(self.found_low):
             return "no such share"
         least, most = self.printed_low.low, self.printed_high.high
@@ -248,7 +327,9 @@ class Compared(Declared):
 
     @property
     def spanned(self) -> Spanned:
-        """Return whether the replayed range covers the printed one wholly, in part, or not at all."""
+        """Return whether the replayed range covers the printed one wholly, in part, or not at
+        all.
+        """
         if np.isnan(self.found_low):
             return "not at all"
         if self.found_low <= self.printed_low.high and self.printed_high.low <= self.found_high:
@@ -258,7 +339,9 @@ class Compared(Declared):
 
 @dataclass(frozen=True)
 class Replayed:
-    """Replays of one application under one assumption; `lacking` holds the ranks at which no compute gives the printed share."""
+    """Replays of one application under one assumption; `lacking` holds the ranks at which no
+    compute gives the printed share.
+    """
 
     application: Application
     assumption: str
@@ -279,19 +362,40 @@ class Replayed:
         gain = [g.gain for g in self.gains] or [float("nan")]
         yield Compared(app.name, self.assumption, "gain", 0, *app.gain, min(gain), max(gain))
         for ranks, (low, high) in app.increases.items():
-            one_per_node, six_per_node = (next((g for g in self.gains if (g.ranks, g.ranks_per_node) == (ranks, n)), None) for n in (1, 6))
+            one_per_node, six_per_node = (
+                next((g for g in self.gains if (g.ranks, g.ranks_per_node) == (ranks, n)), None)
+                for n in (1, 6)
+            )
             if ranks in self.lacking:
-                yield Compared(app.name, self.assumption, "increase", ranks, low, high, float("nan"), float("nan"))
+                yield Compared(
+                    app.name,
+                    self.assumption,
+                    "increase",
+                    ranks,
+                    low,
+                    high,
+                    float("nan"),
+                    float("nan"),
+                )
             elif one_per_node and six_per_node:
                 rise = (
                     six_per_node.hostcopy_seconds / one_per_node.hostcopy_seconds - 1,
                     six_per_node.gpudirect_seconds / one_per_node.gpudirect_seconds - 1,
                 )
-                yield Compared(app.name, self.assumption, "increase", ranks, low, high, min(rise), max(rise))
+                yield Compared(
+                    app.name, self.assumption, "increase", ranks, low, high, min(rise), max(rise)
+                )
 
 
-def replayed(app: Application, setup: Setup, *, ranks: Sequence[int] = (), ranks_per_node: Sequence[int] = SHAPES) -> Iterator[Replayed]:
-    """Replay an application under each assumption, on all numbers of ranks of the paper if none are given.
+def replayed(
+    app: Application,
+    setup: Setup,
+    *,
+    ranks: Sequence[int] = (),
+    ranks_per_node: Sequence[int] = SHAPES,
+) -> Iterator[Replayed]:
+    """Replay an application under each assumption, on all numbers of ranks of the paper if none are
+    given.
 
     Raises A074, A093 for shapes out of range, or larger than the network.
     """
@@ -322,7 +426,9 @@ def spans(replays: Sequence[Replayed]) -> list[Compared]:
     """Return the least and most of the replays under any assumption, for each printed range."""
     kept: dict[tuple[str, str, int], list[Compared]] = {}
     for comparison in (c for r in replays for c in r.compared()):
-        kept.setdefault((comparison.application, comparison.what, comparison.ranks), []).append(comparison)
+        kept.setdefault((comparison.application, comparison.what, comparison.ranks), []).append(
+            comparison
+        )
     out = []
     for several in kept.values():
         ends = [c for c in several if not np.isnan(c.found_low)]
@@ -338,7 +444,9 @@ class Answered(Declared):
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
     label: ClassVar[str] = LABEL
-    source: ClassVar[str] = "Khetawat, Jain, Bhatele, Mueller, Predicting GPUDirect Benefits for HPC Workloads"
+    source: ClassVar[str] = (
+        "Khetawat, Jain, Bhatele, Mueller, Predicting GPUDirect Benefits for HPC Workloads"
+    )
     assumed: ClassVar[tuple[str, ...]] = ASSUMED
     not_compared: ClassVar[tuple[str, ...]] = (
         "strong scaling: the sizes of its messages are not printed",
@@ -367,7 +475,13 @@ class Answered(Declared):
     def rows(self) -> list[dict[str, Any]]:
         """Return the replays, one row each."""
         return [
-            {"application": r.application.name, "assumption": r.assumption, **asdict(g), "gain": g.gain, "run_gain": g.run_gain}
+            {
+                "application": r.application.name,
+                "assumption": r.assumption,
+                **asdict(g),
+                "gain": g.gain,
+                "run_gain": g.run_gain,
+            }
             for r in self.replays
             for g in r.gains
         ]

@@ -1,4 +1,5 @@
-"""The report's own methods on runs whose calls were really delayed, and whose copies were really slowed down (Austin et al. 2021).
+"""The report's own methods on runs whose calls were really delayed, and whose copies were really
+slowed down (Austin et al. 2021).
 
     equation 4   the run times the penalty of its plain sums: lambda is the recorded latency over that with the delay; with the calls
                  that wait counted as the report does, and counted once
@@ -6,9 +7,11 @@
                  of one way
     agochart     the replay by AgoChart's law, at the recorded latency and the delay
 
-Each is asked as its verb answers (`turnbuckle model additive`, `ssi`, `sharing --law agochart`), from one recording without delay.  A
-slower copy is a slower link in all three.  None tells classes of calls apart, so only points that delay every call are asked.  What the
-slack study (Shorts and Grant) takes off, calls times delay, is the row ``sum`` of `turnbuckle.questions.validate.measured.distance`.
+Each is asked as its verb answers (`turnbuckle model additive`, `ssi`, `sharing --law agochart`),
+from one recording without delay.  A slower copy is a slower link in all three.  None tells classes
+of calls apart, so only points that delay every call are asked.  What the slack study (Shorts and
+Grant) takes off, calls times delay, is the row ``sum`` of
+`turnbuckle.questions.validate.measured.distance`.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ Method = Callable[[float, float], float]
 
 def additive(run: Run, *, waits_once: bool = False) -> Method:
     """Return equation 4 on the terms of equation 3."""
-    totals = AdditiveTotals.by_difference(**functions(run.profile).terms(), without_waits=waits_once)
+    totals = AdditiveTotals.by_difference(
+        **functions(run.profile).terms(), without_waits=waits_once
+    )
     latency = ready(run).recorded_latency
 
     def seconds(delay: float, slower: float) -> float:
@@ -48,13 +53,17 @@ def additive(run: Run, *, waits_once: bool = False) -> Method:
 
 
 def ssi(run: Run, *, added: bool = False) -> Method:
-    """Return a closed loop of the run's calls, one after the other: its penalty, or the time that it gains."""
+    """Return a closed loop of the run's calls, one after the other: its penalty, or the time that
+    it gains.
+    """
     loop = recorded(run.profile).loop()
     link = Link(run.source.name, large_copy(run.source), 1)
     now = replayed(loop, link, 0.0, "message").seconds
 
     def seconds(delay: float, slower: float) -> float:
-        far = replayed(loop, replace(link, bandwidth=link.bandwidth / slower), delay, "message").seconds
+        far = replayed(
+            loop, replace(link, bandwidth=link.bandwidth / slower), delay, "message"
+        ).seconds
         if added:
             return run.profile.seconds + far - now
         return run.profile.seconds * far / now
@@ -63,12 +72,16 @@ def ssi(run: Run, *, added: bool = False) -> Method:
 
 
 def agochart(run: Run) -> Method:
-    """Return a replay in which every delivery takes the latency, and a copy its bytes over the bandwidth."""
+    """Return a replay in which every delivery takes the latency, and a copy its bytes over the
+    bandwidth.
+    """
     sharer = ready(run)
 
     def seconds(delay: float, slower: float) -> float:
         latency, bandwidth = sharer.recorded_latency + delay, sharer.recorded_bandwidth / slower
-        return sharer.together("loose", 1, bandwidth=bandwidth, latency=latency, law="agochart").seconds
+        return sharer.together(
+            "loose", 1, bandwidth=bandwidth, latency=latency, law="agochart"
+        ).seconds
 
     return seconds
 
@@ -83,12 +96,21 @@ METHODS: Final[dict[str, Callable[[Run], Method]]] = {
 
 
 def published(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """Yield what each method says of a program whose calls were delayed, and of one whose copies were slowed: a row each."""
+    """Yield what each method says of a program whose calls were delayed, and of one whose copies
+    were slowed: a row each.
+    """
     run, _, points = opened(*places(case, question, data))
     for name, method in METHODS.items():
         seconds = method(run)
         for kind in ("distance", "bandwidth"):
-            asked = [p for p in points if p["classes"] == "all" and bool(p["slower"]) == (kind == "bandwidth")]
-            times = [(seconds(waited(p), p["slower"] or 1), statistics.median(p["seconds"])) for p in asked]
+            asked = [
+                p
+                for p in points
+                if p["classes"] == "all" and bool(p["slower"]) == (kind == "bandwidth")
+            ]
+            times = [
+                (seconds(waited(p), p["slower"] or 1), statistics.median(p["seconds"]))
+                for p in asked
+            ]
             if times:
                 yield together(case.name, kind, name, "every call later, all points", times)

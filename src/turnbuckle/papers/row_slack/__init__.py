@@ -1,1 +1,3 @@
-"""Shorts and Grant 2024, SC24-W: row-scale disaggregation, and its method on a recording beside ours."""
+"""Shorts and Grant 2024, SC24-W: row-scale disaggregation, and its method on a recording beside
+ours.
+"""

@@ -1,7 +1,8 @@
 """Who must wait for whom: a profile as a graph of instants.
 
-Every activity has two instants, its start and its end; instant 0 is the run's start.  An instant happens when the last
-of what it waits for has happened, plus the edge's lag, plus a residual no rule explains.  Rules, one kind of edge each:
+Every activity has two instants, its start and its end; instant 0 is the run's start.  An instant
+happens when the last of what it waits for has happened, plus the edge's lag, plus a residual no
+rule explains.  Rules, one kind of edge each:
 
 ========  ==================================================================================================
 host      a call begins when the thread's last call has returned and the application's own work is done; the first call of a thread
@@ -21,8 +22,9 @@ meet      an MPI call or NCCL kernel ends after those it meets on other ranks ha
 origin    what no rule explains begins when it began
 ========  ==================================================================================================
 
-Lags are what was recorded, so that an unchanged replay gives back every recorded instant; waiting itself is never an
-edge's lag.  An edge that the recording contradicts (its work ended after the wait returned) is left out.
+Lags are what was recorded, so that an unchanged replay gives back every recorded instant; waiting
+itself is never an edge's lag.  An edge that the recording contradicts (its work ended after the
+wait returned) is left out.
 """
 
 from __future__ import annotations
@@ -57,15 +59,18 @@ from turnbuckle.profile.profile import Profile
 def dependencies(profile: Profile) -> Graph:
     """Build the graph of a profile.
 
-    Calls inside other calls, and gaps, are no activities of it: the outer call and the host edge stand for them.
+    Calls inside other calls, and gaps, are no activities of it: the outer call and the host edge
+    stand for them.
     """
     return _Rules(profile).graph()
 
 
 def both_orders(profile: Profile) -> tuple[Graph, Graph | None]:
-    """Build the graph of a profile, and the one in which work also waits for what it may have waited for.
+    """Build the graph of a profile, and the one in which work also waits for what it may have
+    waited for.
 
-    The second is None where nothing is in doubt: no two streams, processes or threads meet that nothing joins.
+    The second is None where nothing is in doubt: no two streams, processes or threads meet that
+    nothing joins.
     """
     rules = _Rules(profile)
     known = rules.graph()
@@ -78,7 +83,9 @@ class _Rules:
     def __init__(self, profile: Profile) -> None:
         rows = activities(profile)
         self.profile, self.trace = profile, profile.trace
-        self.starts, self.ends = (rows[name].to_numpy() - profile.first_ns for name in ("start_ns", "end_ns"))
+        self.starts, self.ends = (
+            rows[name].to_numpy() - profile.first_ns for name in ("start_ns", "end_ns")
+        )
         self.host = Host(rows, profile.trace, profile.first_ns)
         self.device = Device(rows, self.starts, self.ends, self.host, profile.trace)
         self.met = meetings(rows, self.starts, self.ends, profile.trace)
@@ -114,27 +121,38 @@ class _Rules:
         device_order(edges, device, starts, ends)
         without_call(edges, device, host, starts, ends)
         own_ns = faults(edges, device, starts, ends, own_ns)
-        own_ns, asleep_ns = _waits(edges, device, host, self.profile, self.named, reach, starts, ends, own_ns)
+        own_ns, asleep_ns = _waits(
+            edges, device, host, self.profile, self.named, reach, starts, ends, own_ns
+        )
         edges.add(begin(host.rows), finish(host.rows), own_ns[host.rows], "call")
         edges.add(begin(device.rows), finish(device.rows), own_ns[device.rows], "run")
-        streams = [s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN]
+        streams = [
+            s for s, place in zip(device.streams, device.where, strict=True) if place[2] != UNKNOWN
+        ]
         overlapping = sum(int((ends[s[:-1]] > starts[s[1:]]).sum()) for s in streams) - overlapped
         early = int((starts[device.rows] < device.called[device.rows]).sum())
-        alone = "" if self.met.alone is None else in_words(self.met.alone, self.trace, self.profile.first_ns)
+        alone = (
+            ""
+            if self.met.alone is None
+            else in_words(self.met.alone, self.trace, self.profile.first_ns)
+        )
         del reach, own_ns, latest
         graph = settled(self.activity, starts, ends, edges)
         graph = replace(graph, overlapping=overlapping, early=early, asleep_ns=asleep_ns)
         return replace(graph, unmatched=self.met.unmatched, unmatched_calls=alone)
 
 
-# --- the host ---------------------------------------------------------------------------------------------------------
+# --- the host -------------------------------------------------------------------------------------
 
 
-def _host_order(edges: Edges, host: Host, starts: Int, ends: Int, latest: Int, own_ns: Int, perhaps: bool) -> Int:
-    """Chain each thread's calls; the time between two calls is the application's own work, or a wait for another thread.
+def _host_order(
+    edges: Edges, host: Host, starts: Int, ends: Int, latest: Int, own_ns: Int, perhaps: bool
+) -> Int:
+    """Chain each thread's calls; the time between two calls is the application's own work, or a
+    wait for another thread.
 
-    A call around others (an MPI call that copies from a GPU) is no more than the chain of what it holds, and of whom it meets
-    (`latest`: when the last of those had begun).
+    A call around others (an MPI call that copies from a GPU) is no more than the chain of what it
+    holds, and of whom it meets (`latest`: when the last of those had begun).
     """
     order = host.rows[np.lexsort((-ends[host.rows], starts[host.rows], host.thread[host.rows]))]
     if not len(order):
@@ -146,23 +164,35 @@ def _host_order(edges: Edges, host: Host, starts: Int, ends: Int, latest: Int, o
     heads = np.concatenate([[True], thread[1:] != thread[:-1]])
     outer = heads | (starts[order] + lift >= np.concatenate([[0], reach[:-1]]))
     # a call comes after the one of its thread that ended last before it
-    position = np.maximum.accumulate(np.where(np.diff(reach, prepend=-1) > 0, np.arange(len(order)), 0))
+    position = np.maximum.accumulate(
+        np.where(np.diff(reach, prepend=-1) > 0, np.arange(len(order)), 0)
+    )
     followers = np.flatnonzero(outer & ~heads)
     before, after = order[position[followers - 1]], order[followers]
-    giver, taker, lag, mutual = handed_over(order[outer], host.thread, host.process, starts, ends, perhaps)
+    giver, taker, lag, mutual = handed_over(
+        order[outer], host.thread, host.process, starts, ends, perhaps
+    )
     edges.add(finish(giver), begin(taker), lag, "host")
-    # of two threads that hand over to each other, one works only once the other has; where only one way is known, what the giver itself
-    # waits for is not, and the taker keeps its time, so that no delay of it is lost
+    # of two threads that hand over to each other, one works only once the other has; where only one
+    # way is known, what the giver itself waits for is not, and the taker keeps its time, so that no
+    # delay of it is lost
     worked = np.full(len(starts), NEVER, dtype=np.int64)
     worked[taker[mutual]] = (starts[taker] - lag)[mutual]
-    edges.add(finish(before), begin(after), starts[after] - np.maximum(ends[before], worked[after]), "host")
+    edges.add(
+        finish(before),
+        begin(after),
+        starts[after] - np.maximum(ends[before], worked[after]),
+        "host",
+    )
     return _nested(edges, order, outer, starts, ends, latest, own_ns) if not outer.all() else own_ns
 
 
 def _goes_on(edges: Edges, host: Host, device: Device, starts: Int, ends: Int) -> None:
-    """Make a thread that goes on with the work of others begin after their last call: a task moved to it (Julia, thread pools).
+    """Make a thread that goes on with the work of others begin after their last call: a task moved
+    to it (Julia, thread pools).
 
-    Its first call waits, though the thread has started nothing; or what that starts is on a stream that others have used.
+    Its first call waits, though the thread has started nothing; or what that starts is on a stream
+    that others have used.
     """
     order = host.rows[np.lexsort((starts[host.rows], host.thread[host.rows]))]
     before, first = first_calls(order, host.thread, host.process, starts, ends)
@@ -170,13 +200,17 @@ def _goes_on(edges: Edges, host: Host, device: Device, starts: Int, ends: Int) -
     for stream in device.streams:
         called = stream[device.call[stream] >= 0]
         calls = device.call[called]
-        others[calls[1:]] |= (host.thread[calls[1:]] != host.thread[calls[:-1]]) & (starts[calls[1:]] > starts[calls[:-1]])
+        others[calls[1:]] |= (host.thread[calls[1:]] != host.thread[calls[:-1]]) & (
+            starts[calls[1:]] > starts[calls[:-1]]
+        )
     started = np.min(starts[device.call[device.call >= 0]], initial=np.iinfo(np.int64).max)
     on = others[first] | ((host.waits[first] | (host.scope[first] > 0)) & (starts[first] > started))
     edges.add(finish(before[on]), begin(first[on]), (starts[first] - ends[before])[on], "host")
 
 
-def _nested(edges: Edges, order: Int, outer: Bool, starts: Int, ends: Int, latest: Int, own_ns: Int) -> Int:
+def _nested(
+    edges: Edges, order: Int, outer: Bool, starts: Int, ends: Int, latest: Int, own_ns: Int
+) -> Int:
     """Chain calls inside a call, from the outer call's start through each of them to its end."""
     own_ns = own_ns.copy()
     source, target, lag = [], [], []
@@ -191,25 +225,41 @@ def _nested(edges: Edges, order: Int, outer: Bool, starts: Int, ends: Int, lates
             target.append(2 * v + 1)
             lag.append(int(starts[v] - (ends[last[above]] if above in last else starts[above])))
             last[above] = v
-        # two calls of one thread that overlap without one holding the other: the second has no predecessor and keeps its origin
+        # two calls of one thread that overlap without one holding the other: the second has no
+        # predecessor and keeps its origin
         stack.append(v)
     around = np.array(list(last), dtype=np.int64)
     inside = np.array(list(last.values()), dtype=np.int64)
     edges.add(np.array(source), np.array(target), np.array(lag), "host")
-    edges.add(finish(inside), finish(around), ends[around] - np.clip(latest[around], ends[inside], ends[around]), "host")
+    edges.add(
+        finish(inside),
+        finish(around),
+        ends[around] - np.clip(latest[around], ends[inside], ends[around]),
+        "host",
+    )
     own_ns[around] = 0
     return own_ns
 
 
-# --- both -------------------------------------------------------------------------------------------------------------
+# --- both -----------------------------------------------------------------------------------------
 
 
 def _waits(
-    edges: Edges, device: Device, host: Host, profile: Profile, named: pl.DataFrame, reach: Reach, starts: Int, ends: Int, own_ns: Int
+    edges: Edges,
+    device: Device,
+    host: Host,
+    profile: Profile,
+    named: pl.DataFrame,
+    reach: Reach,
+    starts: Int,
+    ends: Int,
+    own_ns: Int,
 ) -> tuple[Int, tuple[int, int]]:
-    """Add an edge to each waiting call from what it waits for; return what each call costs by itself, and `Graph.asleep_ns`.
+    """Add an edge to each waiting call from what it waits for; return what each call costs by
+    itself, and `Graph.asleep_ns`.
 
-    A call returns one return after the last of what it waits for has ended: that is the lag from each of them.
+    A call returns one return after the last of what it waits for has ended: that is the lag from
+    each of them.
     """
     call, work, sure = waited_for(device, host, profile, named, reach, starts, ends)
     held = ends[work] <= ends[call]
@@ -221,14 +271,23 @@ def _waits(
     typical = int(np.median(back[waited & sure])) if (waited & sure).any() else 0
     # a call that need not wait did so if it returned just after work it found unfinished
     evident = sure | (waited & (back <= 10 * typical))
-    # of several calls of one thread that wait for the same work the first will do: the others come after it
+    # of several calls of one thread that wait for the same work the first will do: the others come
+    # after it
     order = np.flatnonzero(evident)[np.argsort(starts[call[evident]], kind="stable")]
-    kept = order[np.unique(np.stack([host.thread[call], work], axis=1)[order], axis=0, return_index=True)[1]]
+    kept = order[
+        np.unique(np.stack([host.thread[call], work], axis=1)[order], axis=0, return_index=True)[1]
+    ]
     call, work, back, waited = call[kept], work[kept], back[kept], waited[kept]
     edges.add(finish(work), finish(call), np.where(waited, back, np.minimum(back, typical)), "sync")
     own_ns = own_ns.copy()
     np.minimum.at(own_ns, call[waited], back[waited])
-    sleeping = np.unique(call[waited & (ends[call] - np.maximum(host.polled[call], 0) > POLL_NS) & (host.polled[call] > NEVER)])
+    sleeping = np.unique(
+        call[
+            waited
+            & (ends[call] - np.maximum(host.polled[call], 0) > POLL_NS)
+            & (host.polled[call] > NEVER)
+        ]
+    )
     asleep = int((ends - over)[sleeping].sum()), int((over - host.polled)[sleeping].sum())
     launch, work, slow, typical = full_queue(device, host, starts, ends)
     held = ends[work] <= ends[launch]

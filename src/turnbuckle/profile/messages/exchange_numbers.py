@@ -1,4 +1,6 @@
-"""Numbers of MPI exchanges, so that a part of a recording can keep both sides of an exchange together."""
+"""Numbers of MPI exchanges, so that a part of a recording can keep both sides of an exchange
+together.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,13 @@ _ANY_SIZE = 1 << 30
 
 
 def exchange_numbers(trace: Trace) -> Int:
-    """Return the numbers of the exchanges that each row of the table ``mpi`` is a side of; -1 for none or an unknown other side.
+    """Return the numbers of the exchanges that each row of the table ``mpi`` is a side of; -1 for
+    none or an unknown other side.
 
     Returns
     -------
-    Shape (rows, 2): the message that the row sends or the collective that it belongs to, and the message that it receives.
+    Shape (rows, 2): the message that the row sends or the collective that it belongs to, and the
+    message that it receives.
     """
     number = np.full((trace.mpi.height, 2), -1, dtype=np.int64)
     if process_of(trace.mpi["thread"]).n_unique() < 2:
@@ -26,7 +30,11 @@ def exchange_numbers(trace: Trace) -> Int:
     calls, members = described(trace, np.arange(trace.mpi.height, dtype=np.int64))
     rounds, _ = collectives(calls, members, _ANY_SIZE)
     if rounds.height:
-        number[rounds["at"].to_numpy(), 0] = rounds.select(pl.struct("comm", "k").rank("dense").cast(pl.Int64)).to_series().to_numpy()
+        number[rounds["at"].to_numpy(), 0] = (
+            rounds.select(pl.struct("comm", "k").rank("dense").cast(pl.Int64))
+            .to_series()
+            .to_numpy()
+        )
     messages = matched(calls, members)[2]
     first = int(number.max(initial=-1)) + 1
     for column, side in enumerate(("at", "at_r")):

@@ -1,4 +1,6 @@
-"""What the recorded time in calls of MPI is made of: messages, waiting for others, the rest, and calls that are not replayed."""
+"""What the recorded time in calls of MPI is made of: messages, waiting for others, the rest, and
+calls that are not replayed.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,12 @@ class MpiTime:
 
     Attributes
     ----------
-    waiting_seconds : before a message was sent, before its receive was posted where it had to be, or before the last member came [s].
-    messages_seconds : prices of messages and collectives on the recording's own network, as far as a call lasted [s].
-    unexplained_seconds : the rest of these calls: the library, waiting for a core, what the recorder takes [s].
+    waiting_seconds : before a message was sent, before its receive was posted where it had to be,
+        or before the last member came [s].
+    messages_seconds : prices of messages and collectives on the recording's own network, as far as
+        a call lasted [s].
+    unexplained_seconds : the rest of these calls: the library, waiting for a core, what the
+        recorder takes [s].
     kept_seconds : calls that are not replayed [s].
     """
 
@@ -45,17 +50,22 @@ def mpi_time(
 
     Parameters
     ----------
-    calls, thread, ranks : activities that are calls of MPI, the thread of each, and the number of ranks.
+    calls, thread, ranks : activities that are calls of MPI, the thread of each, and the number of
+        ranks.
     starts, ends : when each activity begins and ends [ns].
     matched : messages and collectives.
-    message_seconds, waits : price of each message on the recording's network [s], and whether it waits for its receive.
+    message_seconds, waits : price of each message on the recording's network [s], and whether it
+        waits for its receive.
     collectives : call of each member, and its price [s].
     overhead_s : processor time of sending, and of receiving [s].
     """
     explained = np.zeros(len(starts), dtype=np.bool_)
     until = starts.astype(np.float64)  # the call waits until then
     arrives = starts + overhead_s * 1e9  # and its messages are there then
-    send, sent, post, received = (matched.messages[c].to_numpy().astype(np.int64) for c in ("activity", "done", "activity_r", "done_r"))
+    send, sent, post, received = (
+        matched.messages[c].to_numpy().astype(np.int64)
+        for c in ("activity", "done", "activity_r", "done_r")
+    )
     for ends_of in (send, sent, post, received):
         explained[ends_of[ends_of >= 0]] = True
     both = (send >= 0) & (received >= 0)
@@ -66,9 +76,15 @@ def mpi_time(
     np.maximum.at(until, sent[held], last[held])
     np.maximum.at(arrives, sent[held], last[held] + message_seconds[held] * 1e9)
     if matched.rounds.height:
-        begun = matched.rounds.with_columns(begin=pl.Series(starts[matched.rounds["activity"].to_numpy()]))
+        begun = matched.rounds.with_columns(
+            begin=pl.Series(starts[matched.rounds["activity"].to_numpy()])
+        )
         begun = begun.with_columns(pl.col("begin").max().over("comm", "k"))
-        at = begun.select(at=pl.when(pl.col("done") >= 0).then("done").otherwise("activity"))["at"].to_numpy().astype(np.int64)
+        at = (
+            begun.select(at=pl.when(pl.col("done") >= 0).then("done").otherwise("activity"))["at"]
+            .to_numpy()
+            .astype(np.int64)
+        )
         explained[at] = explained[begun["activity"].to_numpy()] = True
         np.maximum.at(until, at, begun["begin"].to_numpy())
         call, seconds = collectives
@@ -79,12 +95,19 @@ def mpi_time(
     waiting = np.clip(until - begins, 0.0, lasts)
     moving = np.clip(arrives - np.maximum(until, begins), 0.0, lasts - waiting)
     replayed, other = calls[explained[calls]], calls[~explained[calls]]
-    parts = (waiting[replayed], moving[replayed], (lasts - waiting - moving)[replayed], lasts[other])
+    parts = (
+        waiting[replayed],
+        moving[replayed],
+        (lasts - waiting - moving)[replayed],
+        lasts[other],
+    )
     return MpiTime(*(float(part.sum()) * 1e-9 / max(ranks, 1) for part in parts))
 
 
 def _outside(starts: Int, ends: Int, thread: Int) -> Float:
-    """Return when each call begins that lies in no earlier one of its thread [ns]; the end of that one for others."""
+    """Return when each call begins that lies in no earlier one of its thread [ns]; the end of that
+    one for others.
+    """
     order = np.lexsort((starts, thread))
     apart = np.unique(thread[order], return_inverse=True)[1] * (float(ends.max(initial=0)) + 1.0)
     over = np.maximum.accumulate(np.append(-1.0, ends[order] + apart)[:-1]) - apart

@@ -1,8 +1,9 @@
-"""Matching of the kernels of NCCL and its like: the kernels of one profile that are one operation of several devices.
+"""Matching of the kernels of NCCL and its like: the kernels of one profile that are one operation
+of several devices.
 
-Kernels name neither communicator nor root.  Streams of different devices belong to one communicator if their k-th kernels,
-shifted by the most common offset, have one name, overlap, and end closer together than they begin.  Unmatched kernels are
-left alone and counted.
+Kernels name neither communicator nor root.  Streams of different devices belong to one communicator
+if their k-th kernels, shifted by the most common offset, have one name, overlap, and end closer
+together than they begin.  Unmatched kernels are left alone and counted.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from turnbuckle.profile.kernels import between_gpus
 from turnbuckle.profile.messages.mpi_calls import MOST_MEMBERS
 from turnbuckle.trace.trace import Trace
 
-#: Share of two streams' kernels that must agree in name and overlap for them to be one communicator.
+#: Share of two streams' kernels that must agree in name and overlap for them to be one
+#: communicator.
 AGREEING: Final = 0.95
-#: Two streams end together: within half of what their beginnings are apart, or within this share of the kernels' length.
+#: Two streams end together: within half of what their beginnings are apart, or within this share of
+#: the kernels' length.
 _TOGETHER, _SHARE = 0.5, 0.05
 _MOST_LANES: Final = 128
 #: Operations in which every rank needs every other; a kernel's name holds them.
 _EVERY: Final = ("allreduce", "allgather", "reducescatter", "alltoall")
-_OPERATION: Final = re.compile("allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce")
+_OPERATION: Final = re.compile(
+    "allreduce|allgather|reducescatter|alltoall|sendrecv|broadcast|reduce"
+)
 _NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -43,7 +48,9 @@ class _Lane:
 
 
 def collectives(trace: Trace) -> Bool:
-    """Return a mask of the kernels that move data between GPUs and wait for each other: no work of one GPU."""
+    """Return a mask of the kernels that move data between GPUs and wait for each other: no work of
+    one GPU.
+    """
     return by_name(trace.kernels["name"], trace.names, between_gpus, False)
 
 
@@ -58,8 +65,12 @@ def operation_in(name: str) -> str:
     return match[0] if match else ""
 
 
-def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[Int, Int, int]:
-    """Return the pairs of kernels of which the second cannot end before the first has begun, and the number of unmatched kernels."""
+def kernels_that_meet(
+    rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace
+) -> tuple[Int, Int, int]:
+    """Return the pairs of kernels of which the second cannot end before the first has begun, and
+    the number of unmatched kernels.
+    """
     lanes, does = _lanes(rows, starts, ends, trace)
     if len({lane.rank for lane in lanes}) < 2:
         return *_NOTHING, 0
@@ -79,7 +90,8 @@ def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) 
         if len(group) < 2 or len(group) > MOST_MEMBERS or high <= low:
             continue
         kernel, name = (
-            np.stack([getattr(lane, what)[low + shift : high + shift] for lane, shift in group]) for what in ("activity", "name")
+            np.stack([getattr(lane, what)[low + shift : high + shift] for lane, shift in group])
+            for what in ("activity", "name")
         )
         mutual = (*_EVERY, "sendrecv") if len(group) == 2 else _EVERY
         needs_all = np.isin(name[0], [n for n, what in does.items() if what in mutual])
@@ -92,7 +104,9 @@ def kernels_that_meet(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) 
     return np.concatenate(first), np.concatenate(then), every - met
 
 
-def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[list[_Lane], dict[int, str]]:
+def _lanes(
+    rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace
+) -> tuple[list[_Lane], dict[int, str]]:
     """Return the streams with kernels between GPUs, and the operation of each kernel name."""
     kernels = (rows["category"].cast(pl.String) == "kernel").fill_null(False)
     names = rows.filter(kernels).select(pl.col("name").unique(maintain_order=True)).drop_nulls()
@@ -101,19 +115,27 @@ def _lanes(rows: pl.DataFrame, starts: Int, ends: Int, trace: Trace) -> tuple[li
     if not does:
         return [], {}
     names = names.filter(pl.col("name").is_in(list(does)))
-    order = np.flatnonzero((kernels & rows["name"].is_in(names["name"].implode())).fill_null(False).to_numpy())
+    order = np.flatnonzero(
+        (kernels & rows["name"].is_in(names["name"].implode())).fill_null(False).to_numpy()
+    )
     order = order[np.lexsort((ends[order], starts[order]))]
-    place = rows.select(pl.col("process", "device", "stream").cast(pl.Int64).fill_null(-1))[order].with_columns(i=order)
+    place = rows.select(pl.col("process", "device", "stream").cast(pl.Int64).fill_null(-1))[
+        order
+    ].with_columns(i=order)
     name = rows["name"].fill_null(-1).to_numpy()
     lanes = []
-    for (process, device, _), some in place.group_by("process", "device", "stream", maintain_order=True):
+    for (process, device, _), some in place.group_by(
+        "process", "device", "stream", maintain_order=True
+    ):
         i = some["i"].to_numpy()
         lanes.append(_Lane((int(process), int(device)), i, name[i], starts[i], ends[i]))
     return lanes, does
 
 
 def _communicator(lane: _Lane, others: list[_Lane], skew: int) -> list[tuple[_Lane, int]]:
-    """Return a stream and the streams of other ranks with the same collectives, each with its shift; of each rank the best match."""
+    """Return a stream and the streams of other ranks with the same collectives, each with its
+    shift; of each rank the best match.
+    """
     best: dict[tuple[int, int], tuple[int, _Lane, int]] = {}
     for other in others:
         if other.rank == lane.rank or not set(lane.name.tolist()) & set(other.name.tolist()):
@@ -125,9 +147,11 @@ def _communicator(lane: _Lane, others: list[_Lane], skew: int) -> list[tuple[_La
 
 
 def _agreement(a: _Lane, b: _Lane, skew: int = 0) -> tuple[int, int]:
-    """Return the number of kernels in which two streams agree, and the shift from `a` to `b`; 0 where they are not of one communicator.
+    """Return the number of kernels in which two streams agree, and the shift from `a` to `b`; 0
+    where they are not of one communicator.
 
-    The shift is the most common one between kernels that run together, so that a cut at either end does not matter.
+    The shift is the most common one between kernels that run together, so that a cut at either end
+    does not matter.
     """
     index = np.searchsorted(b.start, a.end, side="left") - 1
     together = (index >= 0) & (b.end[index] > a.start - skew)
@@ -137,8 +161,14 @@ def _agreement(a: _Lane, b: _Lane, skew: int = 0) -> tuple[int, int]:
     shift = int(shifts[np.argmax(seen)])
     low, high = max(0, -shift), min(len(index), len(b.start) - shift)
     first, other = slice(low, high), slice(low + shift, high + shift)
-    agree = (a.name[first] == b.name[other]) & (np.maximum(a.start[first], b.start[other]) < np.minimum(a.end[first], b.end[other]) + skew)
+    agree = (a.name[first] == b.name[other]) & (
+        np.maximum(a.start[first], b.start[other]) < np.minimum(a.end[first], b.end[other]) + skew
+    )
     apart = np.abs(a.start[first] - b.start[other]).sum(), np.abs(a.end[first] - b.end[other]).sum()
     length = np.minimum(a.end[first] - a.start[first], b.end[other] - b.start[other]).sum()
-    enough = agree.sum() >= AGREEING * len(agree) and 2 * len(agree) >= min(len(a.start), len(b.start))
-    return (int(agree.sum()) if enough and apart[1] <= max(_TOGETHER * apart[0], _SHARE * length) else 0), shift
+    enough = agree.sum() >= AGREEING * len(agree) and 2 * len(agree) >= min(
+        len(a.start), len(b.start)
+    )
+    return (
+        int(agree.sum()) if enough and apart[1] <= max(_TOGETHER * apart[0], _SHARE * length) else 0
+    ), shift

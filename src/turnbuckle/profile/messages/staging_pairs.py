@@ -1,9 +1,11 @@
 """Staging pairs: copies between device and host that a program makes for its messages.
 
-A device-to-host copy stages the send that follows it, and a host-to-device copy the receive before it, where both are of one process,
-the copy has ended before the send begins (the receive is complete before the copy begins), and the bytes are the same.  A message whose
-buffer is recorded in device memory is staged by nothing.  A send takes its copy from the last copies before it: those that no other send
-came between.  One copy may stage several messages in a row, and several copies in a row one message, where their bytes add up.
+A device-to-host copy stages the send that follows it, and a host-to-device copy the receive before
+it, where both are of one process, the copy has ended before the send begins (the receive is
+complete before the copy begins), and the bytes are the same.  A message whose buffer is recorded in
+device memory is staged by nothing.  A send takes its copy from the last copies before it: those
+that no other send came between.  One copy may stage several messages in a row, and several copies
+in a row one message, where their bytes add up.
 
 What is paired so is likely, not certain: bytes and order are all that a recording shows.
 """
@@ -28,7 +30,8 @@ _Item = tuple[int, int]
 
 @dataclass(frozen=True)
 class StagingPairs:
-    """Copies with the messages that they stage, one row for each copy and message; arrays of shape (pairs,).
+    """Copies with the messages that they stage, one row for each copy and message; arrays of shape
+    (pairs,).
 
     Attributes
     ----------
@@ -53,18 +56,24 @@ def staging_pairs(rows: pl.DataFrame, trace: Trace) -> StagingPairs:
     rows : activities with kind, category, row, process, size_bytes, start_ns and end_ns.
     trace : the recording the activities come from.
     """
-    copies = rows.with_row_index("i").filter(pl.col("kind").cast(pl.String).is_in(["copy_d2h", "copy_h2d"]), pl.col("size_bytes") > 0)
+    copies = rows.with_row_index("i").filter(
+        pl.col("kind").cast(pl.String).is_in(["copy_d2h", "copy_h2d"]), pl.col("size_bytes") > 0
+    )
     if not copies.height or not trace.mpi.height:
         nothing = np.zeros(0, dtype=np.int64)
         return StagingPairs(nothing, nothing, np.zeros(0, dtype=np.bool_))
     activity = np.full(trace.mpi.height, -1, dtype=np.int64)
-    mpi_rows = rows.with_row_index("i").filter(pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null())
+    mpi_rows = rows.with_row_index("i").filter(
+        pl.col("category").cast(pl.String) == "mpi", pl.col("row").is_not_null()
+    )
     activity[mpi_rows["row"].to_numpy()] = mpi_rows["i"].to_numpy()
     sends, receives, messages, _ = matched(*described(trace, activity))
     on_host = ~pl.col("memory").is_in(ON_DEVICE).fill_null(False)
     sends, receives = sends.filter(on_host), receives.filter(on_host)
     received = messages.select("at_r", carried="size_bytes")
-    receives = receives.join(received, left_on="at", right_on="at_r", how="left", maintain_order="left")
+    receives = receives.join(
+        received, left_on="at", right_on="at_r", how="left", maintain_order="left"
+    )
     receives = receives.with_columns(size_bytes=pl.coalesce("carried", "size_bytes"))
     kind = copies["kind"].cast(pl.String)
     out = [
@@ -76,13 +85,21 @@ def staging_pairs(rows: pl.DataFrame, trace: Trace) -> StagingPairs:
     return StagingPairs(pairs[:, 0], pairs[:, 1], pairs[:, 2] == 1)
 
 
-def _paired(copies: pl.DataFrame, copied: str, calls: pl.DataFrame, call: str, called: str, sign: int) -> list[tuple[int, int, int]]:
-    """Return copy, call and `sign` of each pair, where `sign` is the direction of time in which the copy comes before the call."""
+def _paired(
+    copies: pl.DataFrame, copied: str, calls: pl.DataFrame, call: str, called: str, sign: int
+) -> list[tuple[int, int, int]]:
+    """Return copy, call and `sign` of each pair, where `sign` is the direction of time in which the
+    copy comes before the call.
+    """
     calls = calls.filter(pl.col(call) >= 0, pl.col("size_bytes") > 0, pl.col(called).is_not_null())
     events: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
-    for process, time, number, size in copies.select("process", copied, "i", "size_bytes").iter_rows():
+    for process, time, number, size in copies.select(
+        "process", copied, "i", "size_bytes"
+    ).iter_rows():
         events[process].append((sign * time, 0, number, size))
-    for process, time, number, size in calls.select("process", called, call, "size_bytes").iter_rows():
+    for process, time, number, size in calls.select(
+        "process", called, call, "size_bytes"
+    ).iter_rows():
         events[process].append((sign * time, 1, number, size))
     out: list[tuple[int, int, int]] = []
     for process in events:
@@ -97,7 +114,8 @@ def _paired(copies: pl.DataFrame, copied: str, calls: pl.DataFrame, call: str, c
 
 
 def _of_batch(copies: list[_Item], calls: list[_Item]) -> list[tuple[int, int]]:
-    """Return the pairs of copies in a row and the calls in a row after them: the same bytes, then sums.
+    """Return the pairs of copies in a row and the calls in a row after them: the same bytes, then
+    sums.
 
     >>> _of_batch([(1, 8), (2, 24)], [(7, 8), (8, 16), (9, 8), (10, 5)])
     [(1, 7), (2, 8), (2, 9)]
@@ -118,7 +136,9 @@ def _of_batch(copies: list[_Item], calls: list[_Item]) -> list[tuple[int, int]]:
 
 
 def _sums(ones: list[_Item], many: list[_Item]) -> list[tuple[int, int]]:
-    """Return each of `ones` with those of `many`, two or more in a row, whose bytes add up to its own; each is taken once."""
+    """Return each of `ones` with those of `many`, two or more in a row, whose bytes add up to its
+    own; each is taken once.
+    """
     pairs: list[tuple[int, int]] = []
     free = list(many)
     for number, size in ones:

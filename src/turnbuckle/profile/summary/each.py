@@ -1,4 +1,6 @@
-"""Where the time of each rank and of each GPU goes: a union over several hides that one waits while another computes."""
+"""Where the time of each rank and of each GPU goes: a union over several hides that one waits while
+another computes.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,20 @@ from turnbuckle.trace.ids import MOST_THREADS, process_number, process_of
 from turnbuckle.trace.intervals import covered_ns, merge, union_ns
 
 _NONE: Final = -1
-#: Categories in the order in which they claim an instant; the rest of a rank's time is its host's own work.
+#: Categories in the order in which they claim an instant; the rest of a rank's time is its host's
+#: own work.
 _CLAIMS: Final = CATEGORIES[: CATEGORIES.index("cpu")]
 
 
 def ranks(profile: Profile) -> list[dict[str, Any]]:
-    """Return where the run time of each rank goes; empty where fewer than two processes use a device or MPI.
+    """Return where the run time of each rank goes; empty where fewer than two processes use a
+    device or MPI.
 
     Returns
     -------
-    For each: ``process`` (its number), ``rank`` (None where it is not recorded), ``categories_ns``, which add up to the run time: each
-    instant belongs to the first category of which the rank has an activity.
+    For each: ``process`` (its number), ``rank`` (None where it is not recorded), ``categories_ns``,
+    which add up to the run time: each instant belongs to the first category of which the rank has
+    an activity.
     """
     # asked for by tables, figures and sentences alike
     if "_ranks" not in profile.__dict__:
@@ -44,7 +49,9 @@ def _ranks(profile: Profile) -> list[dict[str, Any]]:
         return []
     start = rows["start_ns"].to_numpy()
     # a call that finds its device idle lasts until its work begins
-    reach = np.maximum(rows["end_ns"].to_numpy(), filled(rows["delivered_ns"], np.iinfo(np.int64).min))
+    reach = np.maximum(
+        rows["end_ns"].to_numpy(), filled(rows["delivered_ns"], np.iinfo(np.int64).min)
+    )
     order = np.argsort(process, kind="stable")
     bounds = np.searchsorted(process[order], [at_work, at_work + 1])
     of_process = _rank_numbers(profile)
@@ -63,11 +70,15 @@ def _ranks(profile: Profile) -> list[dict[str, Any]]:
 
 
 def categories_ns(profile: Profile) -> dict[str, float]:
-    """Return the time of each category [ns], which add up to the run time: of one process, or the mean over the ranks."""
+    """Return the time of each category [ns], which add up to the run time: of one process, or the
+    mean over the ranks.
+    """
     each = ranks(profile)
     if not each:
         return {name: float(spent) for name, spent in summary.categories_ns(profile).items()}
-    return {name: sum(row["categories_ns"][name] for row in each) / len(each) for name in CATEGORIES}
+    return {
+        name: sum(row["categories_ns"][name] for row in each) / len(each) for name in CATEGORIES
+    }
 
 
 def gpus(profile: Profile) -> list[dict[str, Any]]:
@@ -75,9 +86,10 @@ def gpus(profile: Profile) -> list[dict[str, Any]]:
 
     Returns
     -------
-    For each: ``device``, ``name`` (None where it is not recorded), ``process`` and ``rank`` of merged recordings (else None), and the union
-    of times [ns]: ``kernels_ns``, of it ``between_gpus_ns`` in which a kernel between GPUs runs and no other; ``copies_ns`` where no kernel
-    runs; ``idle_ns``.
+    For each: ``device``, ``name`` (None where it is not recorded), ``process`` and ``rank`` of
+    merged recordings (else None), and the union of times [ns]: ``kernels_ns``, of it
+    ``between_gpus_ns`` in which a kernel between GPUs runs and no other; ``copies_ns`` where no
+    kernel runs; ``idle_ns``.
     """
     trace = profile.trace
     chosen = collectives(trace)
@@ -90,7 +102,12 @@ def gpus(profile: Profile) -> list[dict[str, Any]]:
         copying = device_busy(trace, device, ("copies",), process)
         busy = int((computing[1] - computing[0]).sum())
         copies = int((copying[1] - copying[0]).sum() - covered_ns(*copying, *computing).sum())
-        between = _between(trace.kernels.filter(~pl.Series(chosen)) if chosen.any() else trace.kernels, apart, device, process)
+        between = _between(
+            trace.kernels.filter(~pl.Series(chosen)) if chosen.any() else trace.kernels,
+            apart,
+            device,
+            process,
+        )
         out.append(
             {
                 "device": None if device == _NONE else device,
@@ -129,4 +146,7 @@ def _rank_numbers(profile: Profile) -> dict[int, int]:
     """Return the rank of each process that the recording numbers."""
     trace = profile.trace
     merged = trace.table("processes").drop_nulls("rank").select("process", "rank").iter_rows()
-    return dict(merged) | {process_of(thread): rank for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows()}
+    return dict(merged) | {
+        process_of(thread): rank
+        for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows()
+    }

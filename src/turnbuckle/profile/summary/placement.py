@@ -1,8 +1,9 @@
-"""Difference between two rank placements of one program: the traffic on the host link that is bound for the NIC.
+"""Difference between two rank placements of one program: the traffic on the host link that is bound
+for the NIC.
 
-With all ranks on one node, data between ranks moves over the GPU links; with one rank per node it crosses the host link on
-its way to the network.  So NIC-bound volume = V(spread) - V(packed) (decision D14; Groves et al. 2022, section V, whose
-text has the sign the other way round).
+With all ranks on one node, data between ranks moves over the GPU links; with one rank per node it
+crosses the host link on its way to the network.  So NIC-bound volume = V(spread) - V(packed)
+(decision D14; Groves et al. 2022, section V, whose text has the sign the other way round).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ def nic_bound(spread: Profile, packed: Profile) -> pl.DataFrame:
 
     Returns
     -------
-    direction, spread_bytes, packed_bytes, nic_bound_bytes, nic_bound_share (of the spread run), nic_bound_count.
-    A negative volume is kept: it shows that the two runs are not the same program.
+    direction, spread_bytes, packed_bytes, nic_bound_bytes, nic_bound_share (of the spread run),
+    nic_bound_count. A negative volume is kept: it shows that the two runs are not the same program.
 
     Raises
     ------
@@ -46,7 +47,9 @@ def nic_bound(spread: Profile, packed: Profile) -> pl.DataFrame:
                 "spread_bytes": spread_bytes,
                 "packed_bytes": packed_bytes,
                 "nic_bound_bytes": spread_bytes - packed_bytes,
-                "nic_bound_share": (spread_bytes - packed_bytes) / spread_bytes if spread_bytes else None,
+                "nic_bound_share": (spread_bytes - packed_bytes) / spread_bytes
+                if spread_bytes
+                else None,
                 "nic_bound_count": a[direction]["count"] - b[direction]["count"],
             }
         )
@@ -60,8 +63,14 @@ def nic_shares(spread: Profile, packed: Profile) -> dict[str, float]:
     ------
     CannotAnswer : A110 as `nic_bound`; A158 where the packed run copies more than the spread one.
     """
-    rows = nic_bound(spread, packed).filter(pl.col("direction").is_in(["h2d", "d2h"]) & pl.col("nic_bound_share").is_not_null())
+    rows = nic_bound(spread, packed).filter(
+        pl.col("direction").is_in(["h2d", "d2h"]) & pl.col("nic_bound_share").is_not_null()
+    )
     shares = dict(rows.select("direction", "nic_bound_share").rows())
     if less := [direction for direction, share in shares.items() if share < 0]:
-        raise error_of("A158", where=packed.trace.name, found=", ".join(f"{-shares[direction]:.1%} more {direction}" for direction in less))
+        raise error_of(
+            "A158",
+            where=packed.trace.name,
+            found=", ".join(f"{-shares[direction]:.1%} more {direction}" for direction in less),
+        )
     return shares

@@ -1,1 +1,3 @@
-"""What a run answers when it is asked about other machines, and what every answer can show of itself."""
+"""What a run answers when it is asked about other machines, and what every answer can show of
+itself.
+"""

@@ -51,31 +51,43 @@ class Answer(Shown):
         named = {p.target: p for p in self.projections}
         if target in named:
             return named[target]
-        raise KeyError(f"{target!r} was not asked for: {did_you_mean(target, named) or ', '.join(named)}")
+        raise KeyError(
+            f"{target!r} was not asked for: {did_you_mean(target, named) or ', '.join(named)}"
+        )
 
     def __len__(self) -> int:
         return len(self.projections)
 
     @property
     def findings(self) -> list[Finding]:
-        """Return the flaws of the recording and of the source machine; those of a projection stand with it."""
+        """Return the flaws of the recording and of the source machine; those of a projection stand
+        with it.
+        """
         return self.run.findings
 
     def provenance(self) -> dict[str, Any]:
-        """Return what is needed to repeat an answer: versions, hashes, machines, model, seed, command."""
+        """Return what is needed to repeat an answer: versions, hashes, machines, model, seed,
+        command.
+        """
         return self.run.provenance(self.model, self.targets, self.seed, self.draws)
 
     def table(self) -> pl.DataFrame:
-        """Return the projections as a table, one row a target; columns that begin with ``coupling_`` are of the coupling alone."""
+        """Return the projections as a table, one row a target; columns that begin with
+        ``coupling_`` are of the coupling alone.
+        """
         return pl.DataFrame([p.as_row() for p in self.projections], infer_schema_length=None)
 
     @property
     def accuracy(self) -> str:
-        """Return how good such predictions were, in words; empty for a question that the card has no kind for."""
+        """Return how good such predictions were, in words; empty for a question that the card has
+        no kind for.
+        """
         return str(registry.load("services", "accuracy in words")(self))
 
     def faster(self) -> dict[str, dict[str, float]]:
-        """Return the probability that one target is faster than another, machines as they are, by common draws."""
+        """Return the probability that one target is faster than another, machines as they are, by
+        common draws.
+        """
         return faster([p for p in self.projections if not p.unknown])
 
     def coupling_faster(self) -> dict[str, dict[str, float]]:

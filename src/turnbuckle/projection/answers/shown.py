@@ -1,4 +1,6 @@
-"""How an answer shows itself in Python: a few lines at a prompt, a table in a notebook, JSON for programs."""
+"""How an answer shows itself in Python: a few lines at a prompt, a table in a notebook, JSON for
+programs.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class Shown(Declared, ABC):
 
     Attributes
     ----------
-    question : name under which the registry has its figures and its view on a terminal; empty for an answer without them.
+    question : name under which the registry has its figures and its view on a terminal; empty for
+        an answer without them.
     """
 
     question: ClassVar[str] = ""
@@ -45,19 +48,31 @@ class Shown(Declared, ABC):
     def __repr__(self) -> str:
         import polars as pl  # the help of a verb does without
 
-        with pl.Config(tbl_rows=_ROWS, tbl_cols=6, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_str_lengths=40):
+        with pl.Config(
+            tbl_rows=_ROWS,
+            tbl_cols=6,
+            tbl_hide_dataframe_shape=True,
+            tbl_hide_column_data_types=True,
+            fmt_str_lengths=40,
+        ):
             return f"{self.headline()}\n{self.table()}"
 
     def figures(self) -> list[Figure]:
-        """Return its figures, not yet drawn; a notebook draws each that it shows.  Empty for an answer without one."""
+        """Return its figures, not yet drawn; a notebook draws each that it shows.  Empty for an
+        answer without one.
+        """
         entries = registry.entries("figures")
         return list(entries[self.question].load()(self)) if self.question in entries else []
 
     def figure(self, name: str = "") -> Figure:
-        """Return one figure: the first, or that of a name.  Raises `UsageError` A430 where there is none."""
+        """Return one figure: the first, or that of a name.  Raises `UsageError` A430 where there is
+        none.
+        """
         figures = {figure.name: figure for figure in self.figures()}
         if not figures or (name and name not in figures):
-            fix = did_you_mean(name, figures) or (f"one of {', '.join(figures)}" if figures else "take its table")
+            fix = did_you_mean(name, figures) or (
+                f"one of {', '.join(figures)}" if figures else "take its table"
+            )
             raise (
                 error_of("A430.name", found=type(self).__name__, fix=fix, name=clipped(name))
                 if figures
@@ -68,7 +83,9 @@ class Shown(Declared, ABC):
     def _repr_html_(self) -> str:
         views = registry.entries("terminal")
         if self.question in views:
-            drawn: str = registry.load("services", "terminal as html")(views[self.question].load(), self)
+            drawn: str = registry.load("services", "terminal as html")(
+                views[self.question].load(), self
+            )
             return drawn
         import polars as pl
 

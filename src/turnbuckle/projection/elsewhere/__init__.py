@@ -1,1 +1,3 @@
-"""What another machine may do that no recording and no machine file says: priors, kernels on another GPU, messages on another network."""
+"""What another machine may do that no recording and no machine file says: priors, kernels on
+another GPU, messages on another network.
+"""

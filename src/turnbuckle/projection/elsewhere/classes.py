@@ -1,9 +1,11 @@
-"""Classes of kernels on another GPU: the shares of bandwidth and peak of each, what was measured of it, and how far that reaches.
+"""Classes of kernels on another GPU: the shares of bandwidth and peak of each, what was measured of
+it, and how far that reaches.
 
-``kernels/classes.csv`` has a row for each class, layout and precision: the share that memory decides, and how far
-times scatter about the formula (log-sd) where both GPUs were measured, where one was not, and between vendors.
-``offsets.csv`` has what a class takes longer on a GPU that was measured.  Both lie in ``foundation/schema``;
-they come from `validation/kernels/fit.py`, or say that they are assumptions.
+``kernels/classes.csv`` has a row for each class, layout and precision: the share that memory
+decides, and how far times scatter about the formula (log-sd) where both GPUs were measured, where
+one was not, and between vendors. ``offsets.csv`` has what a class takes longer on a GPU that was
+measured.  Both lie in ``foundation/schema``; they come from `validation/kernels/fit.py`, or say
+that they are assumptions.
 """
 
 from __future__ import annotations
@@ -25,15 +27,18 @@ from turnbuckle.projection.elsewhere.priors import other_vendor, vendor
 if TYPE_CHECKING:
     from turnbuckle.projection.model import Priced
 
-#: Share of its memory bandwidth that a GPU reaches where nobody measured it, and its log-sd: 19 GPUs of the catalogue reach 0.74 to 0.94.
+#: Share of its memory bandwidth that a GPU reaches where nobody measured it, and its log-sd: 19
+#: GPUs of the catalogue reach 0.74 to 0.94.
 REACHED: Final = 0.83
 REACHED_ERROR: Final = 0.09
 #: Largest ratio of memory bandwidths of two boards with one chip (A100 of 80 and of 40 GB: 1.31).
 _ONE_CHIP: Final = 1.35
-#: What a kernel takes that does nearly nothing [s], by vendor: 5 of 100 elementwise kernels of PyTorch are shorter, on V100, A100 and H100
-#: (1.5 to 2.2 us in five recordings with fractions of a microsecond) and on MI210 and MI300X (3.4 to 4.5 us in three).
+#: What a kernel takes that does nearly nothing [s], by vendor: 5 of 100 elementwise kernels of
+#: PyTorch are shorter, on V100, A100 and H100 (1.5 to 2.2 us in five recordings with fractions of a
+#: microsecond) and on MI210 and MI300X (3.4 to 4.5 us in three).
 SHORTEST: Final = {"amd": 3.5e-6, "": 1.6e-6}
-#: Between vendors libraries differ more than peaks: of the ratio of a class that arithmetic holds up, the root is taken.
+#: Between vendors libraries differ more than peaks: of the ratio of a class that arithmetic holds
+#: up, the root is taken.
 BETWEEN_VENDORS: Final = 0.5
 _REFERENCE: Final = {"memory": 900e9 * 0.92, "compute": 15.7e12}
 _TABLES: Final = "foundation/schema"
@@ -47,8 +52,8 @@ class ClassRule:
     ----------
     memory : share of the time that memory decides.
     fill : exponent of the part of the GPU that blocks fill.
-    error, error_other, error_vendor : scatter of times (log-sd) between GPUs that were measured, with one that was not, and between
-        vendors.
+    error, error_other, error_vendor : scatter of times (log-sd) between GPUs that were measured,
+        with one that was not, and between vendors.
     nature : ``measured`` or ``assumption``.
     """
 
@@ -94,15 +99,23 @@ def _measured() -> tuple[tuple[tuple[str, str], str, float, float, Float], ...]:
 
 
 def rule(kind: KernelKind) -> ClassRule | None:
-    """Return the constants of a class: of its layout and precision, else of the class; None for a class that has none."""
-    keys = ((kind.name, kind.layout, kind.precision), (kind.name, "", kind.precision), (kind.name, "", ""))
+    """Return the constants of a class: of its layout and precision, else of the class; None for a
+    class that has none.
+    """
+    keys = (
+        (kind.name, kind.layout, kind.precision),
+        (kind.name, "", kind.precision),
+        (kind.name, "", ""),
+    )
     return next((_rules()[key] for key in keys if key in _rules()), None)
 
 
 def offsets(kind: KernelKind, machine: Machine) -> Float | None:
-    """Return what a class takes longer on a machine's GPU at `WORK` and with tenfold blocks (log); None where it was not measured there.
+    """Return what a class takes longer on a machine's GPU at `WORK` and with tenfold blocks (log);
+    None where it was not measured there.
 
-    A board counts as measured if another with its chip was: one family, as many multiprocessors, memory within a third.
+    A board counts as measured if another with its chip was: one family, as many multiprocessors,
+    memory within a third.
     """
     constants = rule(kind)
     if constants is None or constants.nature != "measured":
@@ -121,17 +134,24 @@ def offsets(kind: KernelKind, machine: Machine) -> Float | None:
 
 
 def measured(kind: KernelKind, pair: Pair) -> bool:
-    """Return whether a class was measured on the GPUs of both machines; elementwise kernels, where both state what memory reaches."""
+    """Return whether a class was measured on the GPUs of both machines; elementwise kernels, where
+    both state what memory reaches.
+    """
     constants = rule(kind)
     if constants is None or constants.nature != "measured":
         return False
     if not any(key == (kind.name, kind.layout) for key, *_ in _measured()):
-        return all(machine.value("gpu.memory_efficiency") is not None for machine in (pair.source, pair.target))
+        return all(
+            machine.value("gpu.memory_efficiency") is not None
+            for machine in (pair.source, pair.target)
+        )
     return all(offsets(kind, machine) is not None for machine in (pair.source, pair.target))
 
 
 def scatter(kind: KernelKind, pair: Pair) -> tuple[float, float]:
-    """Return the scatter of a class about the formula (log-sd): its own, and what another GPU or vendor adds."""
+    """Return the scatter of a class about the formula (log-sd): its own, and what another GPU or
+    vendor adds.
+    """
     constants = rule(kind)
     assert constants is not None  # the caller has looked
     whole = constants.error_other
@@ -176,13 +196,19 @@ def _less_filled(kinds: Sequence[KernelKind], pair: Pair) -> Float:
 
 
 def _apart(kinds: Sequence[KernelKind], pair: Pair, share: Float) -> Float:
-    """Return what the class takes longer on the target's GPU, less what it takes longer here; 0 unless it was measured on both."""
+    """Return what the class takes longer on the target's GPU, less what it takes longer here; 0
+    unless it was measured on both.
+    """
     source = pair.source
-    memory = (source.value("gpu.memory_bandwidth") or _REFERENCE["memory"]) * (source.value("gpu.memory_efficiency") or REACHED)
+    memory = (source.value("gpu.memory_bandwidth") or _REFERENCE["memory"]) * (
+        source.value("gpu.memory_efficiency") or REACHED
+    )
     compute = source.value("gpu.fp32") or _REFERENCE["compute"]
     seconds = np.array([kind.seconds for kind in kinds])
     blocks = [kind.blocks if kind.launched else 0 for kind in kinds]
-    at = weights(work(seconds, memory / _REFERENCE["memory"], compute / _REFERENCE["compute"], share), blocks)
+    at = weights(
+        work(seconds, memory / _REFERENCE["memory"], compute / _REFERENCE["compute"], share), blocks
+    )
     more = [_offsets_apart(kind, pair) for kind in kinds]
     return np.asarray((np.array(more) * at).sum(axis=-1))
 
@@ -193,7 +219,8 @@ def _offsets_apart(kind: KernelKind, pair: Pair) -> Float:
 
 
 def reached_bandwidth(pair: Pair, source: Priced, target: Priced, drawn: Float) -> Float | None:
-    """Return the bandwidth of memory that is reached, there over here; None where a machine states no bandwidth.
+    """Return the bandwidth of memory that is reached, there over here; None where a machine states
+    no bandwidth.
 
     Parameters
     ----------
@@ -205,5 +232,7 @@ def reached_bandwidth(pair: Pair, source: Priced, target: Priced, drawn: Float) 
     shares = [machine.value("gpu.memory_efficiency") for machine in (source, target)]
     unknown = sum(share is None for share in shares)
     here, there = (REACHED if share is None else share for share in shares)
-    apart = np.exp(REACHED_ERROR * np.sqrt(unknown) * drawn) if unknown and before is not after else 1.0
+    apart = (
+        np.exp(REACHED_ERROR * np.sqrt(unknown) * drawn) if unknown and before is not after else 1.0
+    )
     return np.asarray(after / before * there / here * apart)

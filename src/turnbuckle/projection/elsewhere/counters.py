@@ -1,11 +1,13 @@
-"""Counters of kernels, as profilers write them: how near each kernel came to its GPU's memory bandwidth and arithmetic rate.
+"""Counters of kernels, as profilers write them: how near each kernel came to its GPU's memory
+bandwidth and arithmetic rate.
 
     Nsight Compute   ``ncu --csv``, page ``raw`` (a column for each metric, units in a row of their own) or ``details`` (a line for each)
     rocprof          ``results.csv`` of versions 1 and 2: a column for each counter, a line for each dispatch
     rocprofv3        ``counter_collection.csv``: a line for each counter of each dispatch
 
-The heading says which.  It may stand behind what the program printed, and again where the files of several passes were joined.
-Which metrics count, and where their meaning is documented, is a table (``schema/counters.csv``).
+The heading says which.  It may stand behind what the program printed, and again where the files of
+several passes were joined. Which metrics count, and where their meaning is documented, is a table
+(``schema/counters.csv``).
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from turnbuckle.machine.parameter_names import ParameterName, parameter_name
 from turnbuckle.trace.spelling import spelled
 
 _KERNEL: Final = ("Kernel Name", "KernelName", "Kernel_Name")
-_LONG: Final = {"Metric Name": ("Metric Value", "Metric Unit"), "Counter_Name": ("Counter_Value", "")}
+_LONG: Final = {
+    "Metric Name": ("Metric Value", "Metric Unit"),
+    "Counter_Name": ("Counter_Value", ""),
+}
 #: What numbers one launch: all its lines have the same of these.
 _LAUNCH: Final = ("Process ID", "ID", "Process_Id", "Dispatch_Id")
 #: Beginning and end of a launch [ns].
@@ -34,8 +39,20 @@ _TIMES: Final = (("BeginNs", "EndNs"), ("Start_Timestamp", "End_Timestamp"))
 _QUOTES: Final = str.maketrans(dict.fromkeys("“”„«»", '"'))
 _SPACES: Final = str.maketrans("", "", " \u00a0\u202f\u2009'’")
 _MISSING: Final = frozenset({"", "n/a", "na", "nan", "-nan", "(!)n/a", "inf", "-"})
-_PREFIX: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_UNIT: Final = re.compile(r"([numkKMGT]?)(byte|B|sector|second|sec|s|inst|op|)(/(?:second|s|block))?")
+_PREFIX: Final = {
+    "": 1.0,
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+}
+_UNIT: Final = re.compile(
+    r"([numkKMGT]?)(byte|B|sector|second|sec|s|inst|op|)(/(?:second|s|block))?"
+)
 #: What the unit of a quantity is, and whether it is a rate.
 _MEANT: Final = {
     "bytes": ("byte", "B"),
@@ -56,18 +73,24 @@ class _Metric:
 @cache
 def _metrics() -> Mapping[str, _Metric]:
     return {
-        row["metric"]: _Metric(row["quantity"], float(row["factor"]), parameter_name(row["peak"]) if row["peak"] else None)
+        row["metric"]: _Metric(
+            row["quantity"],
+            float(row["factor"]),
+            parameter_name(row["peak"]) if row["peak"] else None,
+        )
         for row in table_rows("foundation/schema/counters.csv")
     }
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What counters say of the kernels of one name, as the mean of their launches; nan where they do not say it.
+    """What counters say of the kernels of one name, as the mean of their launches; nan where they
+    do not say it.
 
     Attributes
     ----------
-    memory, arithmetic : share of the peak bandwidth of device memory, and of what the multiprocessors can compute, that was reached.
+    memory, arithmetic : share of the peak bandwidth of device memory, and of what the
+        multiprocessors can compute, that was reached.
     size_bytes : read from and written to device memory by a launch [B].
     rate : the same [B/s].
     operations : of a launch, by the peak that they count against.
@@ -89,7 +112,9 @@ class Counted:
     def sides(self) -> tuple[bool, bool]:
         """Return whether there is a figure of memory, and one of arithmetic."""
         memory = (self.memory, self.size_bytes, self.rate)
-        return not all(map(math.isnan, memory)), not math.isnan(self.arithmetic) or bool(self.operations)
+        return not all(map(math.isnan, memory)), not math.isnan(self.arithmetic) or bool(
+            self.operations
+        )
 
 
 @dataclass(frozen=True)
@@ -106,7 +131,9 @@ def is_counters(text: str) -> bool:
 
 
 def _heading(text: str) -> tuple[int, str] | None:
-    """Return where the first heading begins, and what separates its cells; None where there is none."""
+    """Return where the first heading begins, and what separates its cells; None where there is
+    none.
+    """
     offset = 0
     for line in text.splitlines(keepends=True):
         if any(word in line for word in _KERNEL):
@@ -127,7 +154,8 @@ def read_counters(files: Mapping[str, str]) -> Counters:
 
     Raises
     ------
-    UsageError : A433 for a file without a launch or without a metric that counts, and for a number or a unit that cannot be.
+    UsageError : A433 for a file without a launch or without a metric that counts, and for a number
+        or a unit that cannot be.
     """
     reading = _Reading()
     for name, text in files.items():
@@ -170,7 +198,9 @@ class _Reading:
         assert begin is not None  # the caller has looked
         offset, separator = begin
         line = text.count("\n", 0, offset)
-        rows = csv.reader(io.StringIO(text[offset:].translate(_QUOTES), newline=""), delimiter=separator)
+        rows = csv.reader(
+            io.StringIO(text[offset:].translate(_QUOTES), newline=""), delimiter=separator
+        )
         columns: dict[str, int] = {}
         units: list[str] = []
         heading = ""
@@ -180,8 +210,17 @@ class _Reading:
                 if not any(cells) or cells[0].startswith("=="):
                     continue
                 if column := next((cell for cell in cells if cell in _KERNEL), ""):
-                    columns, units, heading = {cell: k for k, cell in reversed(list(enumerate(cells)))}, [], column
-                elif len(cells) > columns[heading] and not cells[columns[heading]] and not units and not cells[0]:
+                    columns, units, heading = (
+                        {cell: k for k, cell in reversed(list(enumerate(cells)))},
+                        [],
+                        column,
+                    )
+                elif (
+                    len(cells) > columns[heading]
+                    and not cells[columns[heading]]
+                    and not units
+                    and not cells[0]
+                ):
                     units = cells
                 else:
                     self._line(columns, heading, cells, units, f"{name}:{line + rows.line_num}")
@@ -191,7 +230,14 @@ class _Reading:
         for c in self.cells:
             self._take(c, mark)
 
-    def _line(self, columns: Mapping[str, int], heading: str, cells: list[str], units: list[str], where: str) -> None:
+    def _line(
+        self,
+        columns: Mapping[str, int],
+        heading: str,
+        cells: list[str],
+        units: list[str],
+        where: str,
+    ) -> None:
         def cell(column: str) -> str:
             index = columns.get(column, len(cells))
             return cells[index] if index < len(cells) else ""
@@ -208,7 +254,15 @@ class _Reading:
         if not long:
             for column, index in columns.items():
                 if column in _metrics():
-                    self.cells.append(_Cell(launch, column, cells[index], units[index] if index < len(units) else "", where))
+                    self.cells.append(
+                        _Cell(
+                            launch,
+                            column,
+                            cells[index],
+                            units[index] if index < len(units) else "",
+                            where,
+                        )
+                    )
                 elif column != heading:
                     self.unused.add(column)
             return
@@ -224,7 +278,9 @@ class _Reading:
             launch.seconds = 1e-9 * self._number(duration, ".", where)
         for first, last in _TIMES:
             if cell(first) and cell(last):
-                launch.seconds = 1e-9 * (self._number(cell(last), ".", where) - self._number(cell(first), ".", where))
+                launch.seconds = 1e-9 * (
+                    self._number(cell(last), ".", where) - self._number(cell(first), ".", where)
+                )
                 self.absent += launch.seconds <= 0
 
     def _number(self, text: str, mark: str, where: str) -> float:
@@ -250,12 +306,19 @@ class _Reading:
         """Return what was read, kernels by name."""
         if not self.launches:
             raise error_of("A433.empty", where=", ".join(self.names))
-        texts = {text: spelled(text) for text in dict.fromkeys(launch.kernel for launch in self.launches.values())}
+        texts = {
+            text: spelled(text)
+            for text in dict.fromkeys(launch.kernel for launch in self.launches.values())
+        }
         by_name: dict[str, list[_Launch]] = {}
         for launch in self.launches.values():
             by_name.setdefault(texts[launch.kernel], []).append(launch)
         counted = {launches[0].kernel: _mean(launches) for launches in by_name.values()}
-        useful = {name: kernel for name, kernel in counted.items() if any(kernel.sides) or not math.isnan(kernel.host_bytes)}
+        useful = {
+            name: kernel
+            for name, kernel in counted.items()
+            if any(kernel.sides) or not math.isnan(kernel.host_bytes)
+        }
         if not useful:
             raise error_of("A433.nothing", where=", ".join(self.names))
         return Counters(useful, tuple(self._findings(list(counted.values()))))
@@ -267,7 +330,8 @@ class _Reading:
             return
         factor = _factor(metric.quantity, c.unit)
         if factor is None and metric.quantity == "rate":
-            self.unused.add(c.metric)  # a details page calls the busier of all memories and caches [%] by the same name
+            # a details page calls the busier of all memories and caches [%] by the same name
+            self.unused.add(c.metric)
             return
         if factor is None:
             raise error_of("A433.unit", where=c.where, found=clipped(c.unit, 40), metric=c.metric)
@@ -289,15 +353,22 @@ class _Reading:
         }
         if lacking := [f"{count:,} without {side}" for side, count in without.items() if count]:
             yield finding("A374", sum(without.values()), f"{names}: {', '.join(lacking)}")
-        left = (("lines cut off", self.cut), ("values not there", self.absent), ("shares above 100 %, taken as 100 %", self.above))
+        left = (
+            ("lines cut off", self.cut),
+            ("values not there", self.absent),
+            ("shares above 100 %, taken as 100 %", self.above),
+        )
         if words := [f"{count:,} {what}" for what, count in left if count]:
-            yield finding("A375", self.cut + self.absent + self.above, f"{names}: {', '.join(words)}")
+            yield finding(
+                "A375", self.cut + self.absent + self.above, f"{names}: {', '.join(words)}"
+            )
         if self.unused:
             yield finding("A376", len(self.unused), f"{names}: used are {', '.join(self.used)}")
 
 
 def _mark(text: str) -> str:
-    """Return what stands before the decimals of a number; nothing where it may as well stand between thousands.
+    """Return what stands before the decimals of a number; nothing where it may as well stand
+    between thousands.
 
     >>> [_mark(text) for text in ("80.1", "80,1", "2,816", "2,816.5", "800.000.000", "0,744", "n/a")]
     ['.', ',', '', '.', ',', ',', '']
@@ -314,7 +385,8 @@ def _mark(text: str) -> str:
 
 
 def _factor(quantity: str, unit: str) -> float | None:
-    """Return what a value in a unit is multiplied by for SI units; None where the unit is not one of the quantity.
+    """Return what a value in a unit is multiplied by for SI units; None where the unit is not one
+    of the quantity.
 
     >>> [_factor(*of) for of in (("rate read", "Gbyte/second"), ("seconds", "usecond"), ("memory share", "%"), ("bytes", "%"))]
     [1000000000.0, 1e-06, 0.01, None]
@@ -331,7 +403,9 @@ def _factor(quantity: str, unit: str) -> float | None:
 
 
 def _mean(launches: Iterable[_Launch]) -> Counted:
-    """Return the mean of launches of one kernel; shares and rates count by how long each launch took, where that is known."""
+    """Return the mean of launches of one kernel; shares and rates count by how long each launch
+    took, where that is known.
+    """
     launches = list(launches)
     timed = [launch.seconds for launch in launches if launch.seconds > 0]
     values: dict[str, list[tuple[float, float]]] = {}
@@ -341,9 +415,15 @@ def _mean(launches: Iterable[_Launch]) -> Counted:
     means: dict[str, float] = {}
     for name, metric in _metrics().items():
         if having := values.get(name):
-            alike = metric.quantity.startswith(("bytes", "operations", "host")) or not all(seconds > 0 for _, seconds in having)
+            alike = metric.quantity.startswith(("bytes", "operations", "host")) or not all(
+                seconds > 0 for _, seconds in having
+            )
             weights = [1.0 if alike else seconds for _, seconds in having]
-            means[name] = metric.factor * sum(w * value for w, (value, _) in zip(weights, having, strict=True)) / sum(weights)
+            means[name] = (
+                metric.factor
+                * sum(w * value for w, (value, _) in zip(weights, having, strict=True))
+                / sum(weights)
+            )
 
     def of(quantity: str) -> list[float]:
         return [value for name, value in means.items() if _metrics()[name].quantity == quantity]
@@ -351,20 +431,30 @@ def _mean(launches: Iterable[_Launch]) -> Counted:
     def both(quantity: str) -> float:
         """Return the total, else reads and writes added up."""
         ways = [of(f"{quantity} {side}")[:1] for side in ("read", "written")]
-        return of(quantity)[0] if of(quantity) else sum(v for side in ways for v in side) if all(ways) else math.nan
+        return (
+            of(quantity)[0]
+            if of(quantity)
+            else sum(v for side in ways for v in side)
+            if all(ways)
+            else math.nan
+        )
 
     operations: dict[ParameterName, float] = {}
     for name in _once(means):
         if (peak := _metrics()[name].peak) is not None:
             operations[peak] = operations.get(peak, 0.0) + means[name]
-    memory, arithmetic = next(iter(of("memory share")), math.nan), max(of("pipe share"), default=math.nan)
+    memory, arithmetic = (
+        next(iter(of("memory share")), math.nan),
+        max(of("pipe share"), default=math.nan),
+    )
     mean = sum(timed) / len(timed) if timed else math.nan
     size, rate, host = both("bytes"), both("rate"), next(iter(of("host bytes")), math.nan)
     return Counted(memory, arithmetic, size, rate, operations, mean, host)
 
 
 def _once(names: Iterable[str]) -> list[str]:
-    """Return metrics without those that count again what others of them count: of each part of a multiprocessor, and all of a source type.
+    """Return metrics without those that count again what others of them count: of each part of a
+    multiprocessor, and all of a source type.
 
     >>> _once(["smsp__op_fadd.sum", "sm__op_fadd.sum", "sm__src_fp8.sum", "sm__src_fp8_dst_fp16.sum", "sm__src_fp8_dst_fp32.sum"])
     ['smsp__op_fadd.sum', 'sm__src_fp8.sum']
@@ -372,9 +462,19 @@ def _once(names: Iterable[str]) -> list[str]:
     kept: dict[str, str] = {}
     for name in names:
         kept.setdefault(name.split("__", 1)[-1], name)
-    return [name for what, name in kept.items() if "_dst_" not in what or f"{what.split('_dst_')[0]}.sum" not in kept]
+    return [
+        name
+        for what, name in kept.items()
+        if "_dst_" not in what or f"{what.split('_dst_')[0]}.sum" not in kept
+    ]
 
 
 def timed(counted: Counted, seconds: float, count: float) -> Counted:
-    """Return the counters with the time of the recording where their file has none: the mean of a launch [s], and how many there are."""
-    return replace(counted, seconds=seconds * count if counted.whole else seconds) if math.isnan(counted.seconds) else counted
+    """Return the counters with the time of the recording where their file has none: the mean of a
+    launch [s], and how many there are.
+    """
+    return (
+        replace(counted, seconds=seconds * count if counted.whole else seconds)
+        if math.isnan(counted.seconds)
+        else counted
+    )

@@ -1,4 +1,6 @@
-"""Machines whose numbers are drawn: each log-normal around its value, with the same draw wherever it occurs."""
+"""Machines whose numbers are drawn: each log-normal around its value, with the same draw wherever
+it occurs.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class DrawnMachine:
 
 
 def _drawn(default_name: str, parameter: Parameter, draws: Draws) -> Float:
-    """Draw one number, shape (draws, 1); only its value where it is certain, or where only another number is drawn.
+    """Draw one number, shape (draws, 1); only its value where it is certain, or where only another
+    number is drawn.
 
     The values of a certain number at many points have shape (points, 1, 1), and keep it.
     """
@@ -43,13 +46,20 @@ def drawn_source(machine: Machine, draws: Draws) -> DrawnMachine:
     return DrawnMachine({n: _share(n, v) for n, v in values.items()}, machine.copies_vanish)
 
 
-def drawn_target(declared: Machine, resolved: Machine, source: DrawnMachine, draws: Draws) -> DrawnMachine:
-    """Draw a target: its own numbers if it stands alone, else its drawn changes on the drawn source (as `Change.apply`)."""
+def drawn_target(
+    declared: Machine, resolved: Machine, source: DrawnMachine, draws: Draws
+) -> DrawnMachine:
+    """Draw a target: its own numbers if it stands alone, else its drawn changes on the drawn source
+    (as `Change.apply`).
+    """
     if not declared.relative:
         return drawn_source(declared, draws)
     values = dict(source.values)
     for change in declared.changes:
-        parts = {w: _drawn(f"{declared.name}/{change.parameter}/{w}", p, draws) for w, p in change.parts().items()}
+        parts = {
+            w: _drawn(f"{declared.name}/{change.parameter}/{w}", p, draws)
+            for w, p in change.parts().items()
+        }
         value = parts.get("set", values.get(change.parameter, parts.get("assume")))
         if value is not None:
             value = value * parts.get("scale", 1.0) + parts.get("add", 0.0)
@@ -58,7 +68,9 @@ def drawn_target(declared: Machine, resolved: Machine, source: DrawnMachine, dra
 
 
 def _share(name: str, value: Float) -> Float:
-    """Return draws within what is possible: no efficiency exceeds 1, and no command gets there without a trip."""
+    """Return draws within what is possible: no efficiency exceeds 1, and no command gets there
+    without a trip.
+    """
     if name == "link.command_trips":
         return np.maximum(value, COMMAND_TRIPS)
     return np.minimum(value, 1.0) if name.endswith(".efficiency") else value

@@ -1,10 +1,13 @@
-"""Numbers that decide how long a run's kernels take on another GPU and that a machine's file leaves out: no answer rests on a default.
+"""Numbers that decide how long a run's kernels take on another GPU and that a machine's file leaves
+out: no answer rests on a default.
 
-Which numbers decide follows from the kernels.  All need the bandwidth of device memory.  One that arithmetic holds up, by its name, needs
-the peak of its precision, and so does one of an unknown class that is priced between the rates.  What is missing is a hole where it could
-move the run time by more than `NEGLIGIBLE`; below that the default stays and a finding says how far it could be off.
+Which numbers decide follows from the kernels.  All need the bandwidth of device memory.  One that
+arithmetic holds up, by its name, needs the peak of its precision, and so does one of an unknown
+class that is priced between the rates.  What is missing is a hole where it could move the run time
+by more than `NEGLIGIBLE`; below that the default stays and a finding says how far it could be off.
 
-One hole is of the program: pages of managed memory move by faults, and a layer that forwards calls sees none.
+One hole is of the program: pages of managed memory move by faults, and a layer that forwards calls
+sees none.
 """
 
 from __future__ import annotations
@@ -27,13 +30,16 @@ from turnbuckle.projection.elsewhere.priors import GPU_RATES, PAGES, SOURCE_GPU,
 if TYPE_CHECKING:
     from turnbuckle.projection.model import Model
 
-#: Share of the run time by which a missing number may move an answer that is still given: the smallest step of a verdict.
+#: Share of the run time by which a missing number may move an answer that is still given: the
+#: smallest step of a verdict.
 NEGLIGIBLE: Final = 0.01
-#: Fewest operations a clock that a multiprocessor does, by precision: two units in FP64 and 64 in FP32, an FMA is two operations (CUDA C++
-#: Programming Guide, throughput of native arithmetic instructions, compute capability 6.0 to 12.0); units for matrices do no less.
+#: Fewest operations a clock that a multiprocessor does, by precision: two units in FP64 and 64 in
+#: FP32, an FMA is two operations (CUDA C++ Programming Guide, throughput of native arithmetic
+#: instructions, compute capability 6.0 to 12.0); units for matrices do no less.
 _FEWEST: Final = {"FP64": 4.0}
 _FEWEST_OTHER: Final = 128.0
-#: How many times longer kernels may take where not even that can be told: FP64 of 1/64 of the units in place of all of them.
+#: How many times longer kernels may take where not even that can be told: FP64 of 1/64 of the units
+#: in place of all of them.
 _LONGEST: Final = 64.0
 MEMORY: Final = "memory bandwidth"
 _MEMORY: Final[ParameterName] = "gpu.memory_bandwidth"
@@ -69,7 +75,12 @@ def holes(run: Pieces, seconds: float, pair: Pair, model: Model) -> list[Hole]:
     run : its pieces; only the kernels count.
     seconds : run time [s].
     """
-    if not seconds or not other_gpu(pair) or not isinstance(model.alpha, str) or model.alpha == "hold":
+    if (
+        not seconds
+        or not other_gpu(pair)
+        or not isinstance(model.alpha, str)
+        or model.alpha == "hold"
+    ):
         return []
     if not scales(pair) and not any(name in pair.source.parameters for name in GPU_RATES):
         return []  # nothing is known of the source's GPU
@@ -78,12 +89,18 @@ def holes(run: Pieces, seconds: float, pair: Pair, model: Model) -> list[Hole]:
     for kind, took in zip(run.kernel[rows], run.seconds[rows], strict=True):
         for field in _lacking(kind or KernelKind(), pair, model):
             lacks = _which(pair, field)
-            effects[field, lacks.name] = effects.get((field, lacks.name), 0.0) + took / seconds * _longest(field, pair)
-    return [Hole(*named, effect) for named, effect in sorted(effects.items(), key=lambda item: -item[1])]
+            effects[field, lacks.name] = effects.get(
+                (field, lacks.name), 0.0
+            ) + took / seconds * _longest(field, pair)
+    return [
+        Hole(*named, effect) for named, effect in sorted(effects.items(), key=lambda item: -item[1])
+    ]
 
 
 def hole(profile: Profile, run: Pieces, pair: Pair, model: Model) -> str:
-    """Return what an answer hangs on and no file states, as ``FP64 of gb300``; empty where nothing decides that is not stated."""
+    """Return what an answer hangs on and no file states, as ``FP64 of gb300``; empty where nothing
+    decides that is not stated.
+    """
     if forwards(pair) and managed(profile):
         return PAGES
     if _unknown_source(run, pair, model):
@@ -96,7 +113,8 @@ def hole(profile: Profile, run: Pieces, pair: Pair, model: Model) -> str:
 
 
 def managed(profile: Profile) -> bool:
-    """Return whether anything in a recording shows managed memory: pages that moved, faults, memory of that kind, or its allocation.
+    """Return whether anything in a recording shows managed memory: pages that moved, faults, memory
+    of that kind, or its allocation.
 
     The names of calls are those of the whole recording, also in a part of it.
     """
@@ -110,13 +128,17 @@ def managed(profile: Profile) -> bool:
 
 
 def _unknown_source(run: Pieces, pair: Pair, model: Model) -> bool:
-    """Return whether kernels would keep their time on another GPU because no rate of the recording's is known."""
+    """Return whether kernels would keep their time on another GPU because no rate of the
+    recording's is known.
+    """
     if not other_gpu(pair) or not isinstance(model.alpha, str) or model.alpha == "hold":
         return False
     if any(name in pair.source.parameters for name in (*_RATES, _MEMORY)):
         return False
     kinds = [kind for kind in run.kernel if kind is not None]
-    return model.alpha != "auto" or any(basis_of(kind, pair, model.kernels) not in ("given", "kept") for kind in kinds)
+    return model.alpha != "auto" or any(
+        basis_of(kind, pair, model.kernels) not in ("given", "kept") for kind in kinds
+    )
 
 
 def _of_machines(missing: Iterable[Hole]) -> list[str]:
@@ -128,13 +150,21 @@ def _of_machines(missing: Iterable[Hole]) -> list[str]:
 
 
 def _designed(machine: Machine) -> bool:
-    """Return whether a machine is a design point that states one peak alone: its authors meant kernels to scale by it."""
+    """Return whether a machine is a design point that states one peak alone: its authors meant
+    kernels to scale by it.
+    """
     rates = [name for name in (*_RATES, _MEMORY) if name in machine.parameters]
-    return len(rates) == 1 and rates[0] != _MEMORY and machine.parameters[rates[0]].nature == "assumption"
+    return (
+        len(rates) == 1
+        and rates[0] != _MEMORY
+        and machine.parameters[rates[0]].nature == "assumption"
+    )
 
 
 def _lacking(kind: KernelKind, pair: Pair, model: Model) -> list[str]:
-    """Return the rates that decide how long a kernel takes and that source and target do not both state."""
+    """Return the rates that decide how long a kernel takes and that source and target do not both
+    state.
+    """
     if model.alpha != "auto":
         field = "FP64" if model.alpha == "flop" else MEMORY
         rates = (kernel_rate(pair.source, model.alpha), kernel_rate(pair.target, model.alpha))
@@ -151,14 +181,23 @@ def _lacking(kind: KernelKind, pair: Pair, model: Model) -> list[str]:
 
 
 def _unlike(field: str, pair: Pair, basis: str) -> bool:
-    """Return whether source and target do not both state a rate; of one GPU that neither states it is the same."""
-    states = [any(name in machine.parameters for name in _names(field, machine)) for machine in (pair.source, pair.target)]
+    """Return whether source and target do not both state a rate; of one GPU that neither states it
+    is the same.
+    """
+    states = [
+        any(name in machine.parameters for name in _names(field, machine))
+        for machine in (pair.source, pair.target)
+    ]
     return not all(states) and (any(states) or basis != "same GPU")
 
 
 def _which(pair: Pair, field: str) -> Machine:
     """Return the machine that does not state a rate: the target, unless it does."""
-    return pair.source if any(name in pair.target.parameters for name in _names(field, pair.target)) else pair.target
+    return (
+        pair.source
+        if any(name in pair.target.parameters for name in _names(field, pair.target))
+        else pair.target
+    )
 
 
 def _names(field: str, machine: Machine) -> tuple[ParameterName, ...]:
@@ -166,9 +205,18 @@ def _names(field: str, machine: Machine) -> tuple[ParameterName, ...]:
 
 
 def _longest(field: str, pair: Pair) -> float:
-    """Return by how many of its own lengths a kernel may take longer where a rate is not known; at least 1, as where it vanishes."""
+    """Return by how many of its own lengths a kernel may take longer where a rate is not known; at
+    least 1, as where it vanishes.
+    """
     units, clock = pair.target.value("gpu.multiprocessors"), pair.target.value("gpu.clock")
-    rate = next((value for name in _names(field, pair.source) if (value := pair.source.value(name)) is not None), None)
+    rate = next(
+        (
+            value
+            for name in _names(field, pair.source)
+            if (value := pair.source.value(name)) is not None
+        ),
+        None,
+    )
     if field == MEMORY or rate is None or units is None or clock is None:
         return _LONGEST
     return max(rate / (units * clock * _FEWEST.get(field, _FEWEST_OTHER)) - 1.0, 1.0)

@@ -61,7 +61,9 @@ CACHE_OVER_MEMORY: Final = 3.5
 FASTEST_MEMORY: Final = 8e12
 
 
-def product_longer(rate: ArrayLike, precision: str, operands: int, link: float) -> tuple[Float, Float]:
+def product_longer(
+    rate: ArrayLike, precision: str, operands: int, link: float
+) -> tuple[Float, Float]:
     """Return the least and most times that a product takes longer with operands in host memory.
 
     An operand of n x n elements crosses n / width times: flop x element / (2 width link) seconds.
@@ -82,7 +84,9 @@ def product_longer(rate: ArrayLike, precision: str, operands: int, link: float) 
 
 
 def link_rate(machine: Machine) -> float | None:
-    """Return the bandwidth at which kernels read host memory [B/s]: that of copies to the device."""
+    """Return the bandwidth at which kernels read host memory [B/s]: that of copies to the
+    device.
+    """
     nominal = machine.value("link.h2d.bandwidth")
     share = machine.value("link.h2d.efficiency")
     return None if nominal is None else nominal * min(1.0 if share is None else share, 1.0)

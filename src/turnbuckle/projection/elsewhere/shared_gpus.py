@@ -1,8 +1,9 @@
-"""Kernels of ranks that share a GPU: each rank that has one there gets an even share of its time while several have.
+"""Kernels of ranks that share a GPU: each rank that has one there gets an even share of its time
+while several have.
 
-This is how a GPU serves processes in turns, in slices much shorter than the kernels.  Kernels of one rank run beside each other as
-recorded.  With k ranks on a GPU all its kernels progress at 1/k of their speed, so one clock, which advances by dt / k, tells when each is
-over.
+This is how a GPU serves processes in turns, in slices much shorter than the kernels.  Kernels of
+one rank run beside each other as recorded.  With k ranks on a GPU all its kernels progress at 1/k
+of their speed, so one clock, which advances by dt / k, tells when each is over.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ class DeviceEdges:
 
     def __init__(self, graph: Graph, shared: SharedGpus | None, gone: Int) -> None:
         self._shared, self._edges = shared, len(graph.kind)
-        self._gone = np.isin(graph.kind, [EDGE["run"], EDGE["deliver"]]) & np.isin(graph.owner, gone)
+        self._gone = np.isin(graph.kind, [EDGE["run"], EDGE["deliver"]]) & np.isin(
+            graph.owner, gone
+        )
         if self._shared is None:
             return
         kernel = np.full(len(graph.activity), -1)
@@ -104,7 +107,9 @@ class DeviceEdges:
         self._seconds[self._kernel] = graph.lag_ns[run] * 1e-9
 
     def stretched(self, instants: Float) -> Float:
-        """Return how many times as long every edge takes where activities begin at these instants [s], shape (edges,)."""
+        """Return how many times as long every edge takes where activities begin at these instants
+        [s], shape (edges,).
+        """
         out = np.ones(self._edges)
         if self._shared is not None:
             begins = instants[2 * self._shared.activity + 1]

@@ -1,8 +1,9 @@
-"""Copies that stage messages, and what GPUDirect would make of them: messages straight from device memory need no copy.
+"""Copies that stage messages, and what GPUDirect would make of them: messages straight from device
+memory need no copy.
 
-Under GPUDirect a staging copy takes no time and begins at once.  Its host call stays: a program that sends device memory has to wait for
-the kernels before it in the same way.  Messages take what they take from host memory, and what pinning costs where memory is pinned for
-each.
+Under GPUDirect a staging copy takes no time and begins at once.  Its host call stays: a program
+that sends device memory has to wait for the kernels before it in the same way.  Messages take what
+they take from host memory, and what pinning costs where memory is pinned for each.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ class Staging(Ranged, Declared):
     ----------
     copies, size_bytes : copies that stage messages, and the bytes they move [B].
     sends, receives : calls whose messages they stage.
-    measured_seconds, share : time of these copies as recorded, hidden or not [s], and over the recorded run time.
+    measured_seconds, share : time of these copies as recorded, hidden or not [s], and over the
+        recorded run time.
     seconds : the same on the target [s].
     gpudirect_seconds : run time on the target by GPUDirect [s].
-    gain, low, high : run time on the target over that by GPUDirect, less 1, and its range over costs that nothing states.
-    verdict, decides : whether GPUDirect helps, as `turnbuckle model messages` words it, and what moves the gain most.
+    gain, low, high : run time on the target over that by GPUDirect, less 1, and its range over
+        costs that nothing states.
+    verdict, decides : whether GPUDirect helps, as `turnbuckle model messages` words it, and what
+        moves the gain most.
     """
 
     copies: int
@@ -51,11 +55,15 @@ class Staging(Ranged, Declared):
 
 
 def direct(timeline: TimelineReplay, pairs: StagingPairs, pin_seconds: float) -> TimelineReplay:
-    """Return a run whose staging copies are dropped, and whose messages wait so long for memory to be pinned [s]."""
+    """Return a run whose staging copies are dropped, and whose messages wait so long for memory to
+    be pinned [s].
+    """
     graph = timeline.graph
     dropped = np.zeros(len(graph.activity), dtype=np.bool_)
     dropped[pairs.copy] = True
-    staged = np.isin(graph.source, 2 * pairs.call[pairs.sends] + 1) | np.isin(graph.target, 2 * pairs.call[~pairs.sends] + 2)
+    staged = np.isin(graph.source, 2 * pairs.call[pairs.sends] + 1) | np.isin(
+        graph.target, 2 * pairs.call[~pairs.sends] + 2
+    )
     waits = (graph.kind == EDGE["meet"]) & staged
     return timeline.dropping(dropped, np.where(waits, round(pin_seconds * 1e9), 0).astype(np.int64))
 
@@ -68,7 +76,8 @@ def staging(
     measured: float,
     seconds: float,
 ) -> Staging | None:
-    """Return what of a run stages messages, and what it would take without; None where nothing does.
+    """Return what of a run stages messages, and what it would take without; None where nothing
+    does.
 
     Parameters
     ----------
@@ -81,12 +90,18 @@ def staging(
     copies = np.unique(pairs.copy)
     graph, piece = timeline.graph, timeline.piece[copies]
     recorded = (graph.time_ns[2 * copies + 2] - graph.time_ns[2 * copies + 1]) * 1e-9
-    on_target: Float = np.maximum(recorded * change.ratio[..., piece] + change.added[..., piece], 0.0)
+    on_target: Float = np.maximum(
+        recorded * change.ratio[..., piece] + change.added[..., piece], 0.0
+    )
     size = timeline.run.size_bytes[piece]
 
     def without(pin_seconds: float) -> float:
         # where CPU and GPU have one memory the copies are gone already
-        return measured + float(replays(pin_seconds).seconds(change)) - timeline.unchanged_seconds if on_target.any() else seconds
+        return (
+            measured + float(replays(pin_seconds).seconds(change)) - timeline.unchanged_seconds
+            if on_target.any()
+            else seconds
+        )
 
     judged = registry.load("services", "verdict on gpudirect")(seconds, without)
     sends, receives = (len(np.unique(pairs.call[side])) for side in (pairs.sends, ~pairs.sends))

@@ -41,11 +41,15 @@ class Anonymised(Shown):
     secrets: Secrets
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row each: what, action, count, examples; names of the original stand in it only where nothing was written."""
+        """Return a row each: what, action, count, examples; names of the original stand in it only
+        where nothing was written.
+        """
         return treated_rows(self.treated, originals=not self.folder)
 
     def source(self) -> dict[str, Any]:
-        """Return entries and credentials of the original; None each where this kind of file could not be looked at."""
+        """Return entries and credentials of the original; None each where this kind of file could
+        not be looked at.
+        """
         counts = {"entries": self.secrets.places, "credentials": self.secrets.credentials}
         return {name: value if self.secrets.looked else None for name, value in counts.items()}
 
@@ -56,15 +60,23 @@ class Anonymised(Shown):
     @property
     def findings(self) -> list[Finding]:
         """Return the flaws of the copy and of the original."""
-        return merge([*(f for f in self.copy.findings if f.code == "P183"), *self.secrets.findings()])
+        return merge(
+            [*(f for f in self.copy.findings if f.code == "P183"), *self.secrets.findings()]
+        )
 
     def table(self) -> pl.DataFrame:
         """Return what was kept, hashed, renumbered, shifted and dropped, with its count."""
-        return pl.DataFrame([{k: v for k, v in row.items() if k != "examples"} for row in self.rows()], infer_schema_length=None)
+        return pl.DataFrame(
+            [{k: v for k, v in row.items() if k != "examples"} for row in self.rows()],
+            infer_schema_length=None,
+        )
 
     def headline(self) -> str:
         """Return where the copy stands, in one line."""
-        return f"Copy {self.folder}: {sum(self.tables().values()):,} rows of {len(self.tables())} tables"
+        return (
+            f"Copy {self.folder}: {sum(self.tables().values()):,} rows of {len(self.tables())} "
+            "tables"
+        )
 
 
 def check_pattern(keep: str | None) -> None:
@@ -76,17 +88,33 @@ def check_pattern(keep: str | None) -> None:
             raise ValueError(f"{len(keep)} letters, of at most {_LONGEST_PATTERN}")
         kept_kernels(pl.Series([""]), keep)
     except ValueError as error:
-        raise error_of("A402", where="--keep", found=f"{clipped(keep)}: {clipped(str(error), 100)}") from None
+        raise error_of(
+            "A402", where="--keep", found=f"{clipped(keep)}: {clipped(str(error), 100)}"
+        ) from None
 
 
-def of_run(run: Run, folder: str | Path, key: bytes | None = None, keep: str | None = None) -> Anonymised:
-    """Write a run's copy into a new or empty folder, and return what was kept, hashed and dropped; `Run.anonymise`."""
+def of_run(
+    run: Run, folder: str | Path, key: bytes | None = None, keep: str | None = None
+) -> Anonymised:
+    """Write a run's copy into a new or empty folder, and return what was kept, hashed and dropped;
+    `Run.anonymise`.
+    """
     check_pattern(keep)
-    return copied(run.trace, folder, random.token_bytes(32) if key is None else key, keep, Secrets(looked=False))
+    return copied(
+        run.trace,
+        folder,
+        random.token_bytes(32) if key is None else key,
+        keep,
+        Secrets(looked=False),
+    )
 
 
-def copied(trace: Trace, folder: str | Path | None, key: bytes, keep: str | None, secrets: Secrets) -> Anonymised:
-    """Write a copy of a trace into a folder, or nowhere if the folder is None, and return the treatment of each kind of data."""
+def copied(
+    trace: Trace, folder: str | Path | None, key: bytes, keep: str | None, secrets: Secrets
+) -> Anonymised:
+    """Write a copy of a trace into a folder, or nowhere if the folder is None, and return the
+    treatment of each kind of data.
+    """
     copy, treated = anonymise(trace, key, stand_in=stand_in, keep=keep)
     if folder is not None:
         with whole_folder(folder, "the copy") as draft:

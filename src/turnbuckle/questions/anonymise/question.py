@@ -1,8 +1,11 @@
-"""A recording that can be handed on: names become keyed hashes, ids are renumbered, the clock begins at the first record.
+"""A recording that can be handed on: names become keyed hashes, ids are renumbered, the clock
+begins at the first record.
 
-What a recording amounts to stays as it is: every answer of Turnbuckle is the same before and after.  So names that the rules read are
-kept (calls of CUDA, HIP and MPI), those of NCCL's kernels as far as they say which collective they are, and a call of any other name
-gets a word beside its hash that is read as the name was.  Environment, hosts, paths and arguments are not in a `Trace` to begin with.
+What a recording amounts to stays as it is: every answer of Turnbuckle is the same before and after.
+So names that the rules read are kept (calls of CUDA, HIP and MPI), those of NCCL's kernels as far
+as they say which collective they are, and a call of any other name gets a word beside its hash that
+is read as the name was.  Environment, hosts, paths and arguments are not in a `Trace` to begin
+with.
 """
 
 from __future__ import annotations
@@ -33,7 +36,11 @@ from turnbuckle.trace.window import numbers_a_step
 
 def _words(file: str) -> frozenset[str]:
     """Return the words of a text file beside this one."""
-    return frozenset((files("turnbuckle.questions.anonymise") / f"{file}.txt").read_text(encoding="utf-8").split())
+    return frozenset(
+        (files("turnbuckle.questions.anonymise") / f"{file}.txt")
+        .read_text(encoding="utf-8")
+        .split()
+    )
 
 
 #: Bytes of a hash: among a million names, two are alike with a chance of 3e-8.
@@ -44,7 +51,15 @@ _EXAMPLES: Final = 3
 _SHOWN: Final = 40
 
 #: What stands before the hashes of a table's names, and what they are called.
-_PREFIX: Final = dict(kernels="kernel", api="call", mpi="call", ranges="range", os_calls="os", overheads="overhead", processes="file")
+_PREFIX: Final = dict(
+    kernels="kernel",
+    api="call",
+    mpi="call",
+    ranges="range",
+    os_calls="os",
+    overheads="overhead",
+    processes="file",
+)
 _WHAT: Final = terms("names of a table")
 #: Columns with names: all that the vocabulary has.
 ROLES: Final[dict[tuple[str, str], str]] = {
@@ -55,21 +70,28 @@ ROLES: Final[dict[tuple[str, str], str]] = {
 }
 #: Texts that stand in a table themselves: those of devices are looked at, others would be left out.
 TEXTS: Final = tuple(
-    (table, column.name) for table, columns in schema.tables("trace").items() for column in columns if column.type == "text"
+    (table, column.name)
+    for table, columns in schema.tables("trace").items()
+    for column in columns
+    if column.type == "text"
 )
 TIMES: Final = ("start_ns", "end_ns", "time_ns")
 """Columns with instants."""
 
-_API: Final = re.compile(r"(?:cuda|cu|hip|hsa_|hsaKmt|cl|ze|roctx|nvtx)[A-Z_]\w{1,79}|hsa_[a-z]\w{1,79}")
+_API: Final = re.compile(
+    r"(?:cuda|cu|hip|hsa_|hsaKmt|cl|ze|roctx|nvtx)[A-Z_]\w{1,79}|hsa_[a-z]\w{1,79}"
+)
 _MPI: Final = re.compile(r"p?mpix?_([a-z][a-z_0-9]{1,60}?)_{0,2}", re.IGNORECASE)
-#: Words of MPI's own names (MPI 4.1), with or without an i before them: a user's function may begin with mpi_ as well.
+#: Words of MPI's own names (MPI 4.1), with or without an i before them: a user's function may begin
+#: with mpi_ as well.
 _MPI_WORDS: Final = _words("mpi_words")
 _BARE_MPI: Final = re.compile(
     r"i?[bsr]?send(_init)?|i?m?recv(_init)?|i?sendrecv(_replace)?|(wait|test)(all|any|some)?|i?m?probe|start(all)?|init(_thread)?|finalize|"
     r"i?barrier|i?bcast|i?(all)?reduce(_scatter)?(_block)?|i?(all)?gatherv?|i?scatterv?|i?alltoall[vw]?|i?(ex)?scan",
     re.IGNORECASE,
 )
-#: A kernel of NCCL or RCCL, as the rules know it, the words that its name is made of, and the arguments that it has.
+#: A kernel of NCCL or RCCL, as the rules know it, the words that its name is made of, and the
+#: arguments that it has.
 _NCCL: Final = re.compile(r"(?:void )?(nccl\w*kernel\w*)", re.IGNORECASE)
 _NCCL_WORD: Final = re.compile(
     r"(?:nccl|rccl|dev|kernel|main|debug|generic|all|reduce|gather|scatter|to|broadcast|send|recv|ring|tree|ll|simple|collnet|chain|"
@@ -79,13 +101,33 @@ _NCCL_WORD: Final = re.compile(
 _LONGEST_WORD: Final = 24
 _NCCL_ARGUMENTS: Final = re.compile(
     r"\((?:WORD(?:[\s,*<>]+WORD){0,11}[\s,*<>]*)?\)".replace(
-        "WORD", r"(?:ncclDevKernelArgs(?:Storage|\w{0,3})|ncclDevComm|ncclWork(?:Elem)?|ncclColl|unsigned|long|\d{1,9}u?l?)"
+        "WORD",
+        r"(?:ncclDevKernelArgs(?:Storage|\w{0,3})|ncclDevComm|ncclWork(?:Elem)?|ncclColl|unsigned|long|\d{1,9}u?l?)",
     )
 )
-_COLLECTIVES: Final = {w.lower(): w for w in ("AllReduce", "AllGather", "ReduceScatter", "AllToAll", "SendRecv", "Broadcast", "Reduce")}
+_COLLECTIVES: Final = {
+    w.lower(): w
+    for w in (
+        "AllReduce",
+        "AllGather",
+        "ReduceScatter",
+        "AllToAll",
+        "SendRecv",
+        "Broadcast",
+        "Reduce",
+    )
+}
 
 #: Facts that are kept as they are.
-_FACTS: Final = ("format", "schema_version", "analysis_duration_ns", "rank", "world_size", "node_of_rank", "record_shapes")
+_FACTS: Final = (
+    "format",
+    "schema_version",
+    "analysis_duration_ns",
+    "rank",
+    "world_size",
+    "node_of_rank",
+    "record_shapes",
+)
 _PRODUCTS: Final = _words("products")
 _PLAIN: Final = re.compile(r"[\w.-]{1,24}")
 _NUMBER: Final = re.compile(r"v?\d{1,8}(?:\.\d{1,8}){0,4}")
@@ -106,7 +148,8 @@ class Treated:
 
     Attributes
     ----------
-    what, action : ``kernel names`` and ``kept``, ``hashed``, ``renumbered``, ``shifted`` or ``dropped``.
+    what, action : ``kernel names`` and ``kept``, ``hashed``, ``renumbered``, ``shifted`` or
+        ``dropped``.
     count : how many different ones.
     examples : the first few; of hashed ones what they become stands behind an arrow.
     """
@@ -119,7 +162,9 @@ class Treated:
 
 @dataclass
 class _Names:
-    """Texts after treatment, with one index each; columns that treat a text alike share its index."""
+    """Texts after treatment, with one index each; columns that treat a text alike share its
+    index.
+    """
 
     key: bytes
     texts: list[str] = field(default_factory=list)
@@ -144,17 +189,22 @@ class _Names:
         return made
 
 
-def anonymise(trace: Trace, key: bytes, *, stand_in: Callable[[str], str], keep: str | None = None) -> tuple[Trace, list[Treated]]:
+def anonymise(
+    trace: Trace, key: bytes, *, stand_in: Callable[[str], str], keep: str | None = None
+) -> tuple[Trace, list[Treated]]:
     """Return a trace without what identifies its origin, and the treatment of each kind of content.
 
     Parameters
     ----------
     trace : the recording.
     key : of the hashes; the same key makes the same hashes.
-    stand_in : returns a placeholder that classifies like the name of a host call (`turnbuckle.questions.anonymise.stand_in`).
-    keep : kernels whose names this regular expression matches keep them; ValueError where it is none.
+    stand_in : returns a placeholder that classifies like the name of a host call
+        (`turnbuckle.questions.anonymise.stand_in`).
+    keep : kernels whose names this regular expression matches keep them; ValueError where it is
+        none.
 
-    Rows that no answer counts with (`turnbuckle.trace.bounds.sound`) are left out; the findings that count them stay.
+    Rows that no answer counts with (`turnbuckle.trace.bounds.sound`) are left out; the findings
+    that count them stay.
     """
     tables, set_aside = sound(trace.tables, trace.facts)
     tables = {name: frame for name, frame in tables.items() if frame.height}
@@ -171,14 +221,18 @@ def anonymise(trace: Trace, key: bytes, *, stand_in: Callable[[str], str], keep:
         findings.append(finding("P183", names.collisions))
     findings.append(finding("P186"))
     treated.append(Treated("name of the file", "dropped", 1, (trace.name,)))
-    return Trace(tables, pl.Series("name", names.texts, dtype=pl.String), facts, findings, "anonymised"), treated
+    return Trace(
+        tables, pl.Series("name", names.texts, dtype=pl.String), facts, findings, "anonymised"
+    ), treated
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def _digest(text: str, key: bytes) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key[:64], digest_size=DIGEST_BYTES).hexdigest()
+    return hashlib.blake2b(
+        text.encode("utf-8", "surrogatepass"), key=key[:64], digest_size=DIGEST_BYTES
+    ).hexdigest()
 
 
 def _renamed(
@@ -212,7 +266,10 @@ def _renamed(
         moved = values.replace_strict(given, places, return_dtype=pl.Int32) if given else values
         out[table] = out[table].with_columns(moved.alias(column))
     for (content, action), texts in seen.items():
-        shown = [old if new == old else f"{clipped(old, _SHOWN)} -> {new}" for old, new in list(texts.items())[:_EXAMPLES]]
+        shown = [
+            old if new == old else f"{clipped(old, _SHOWN)} -> {new}"
+            for old, new in list(texts.items())[:_EXAMPLES]
+        ]
         treated.append(Treated(content, action, len(texts), tuple(shown)))
     unused = len({t for t in old.to_list() if t} - {t for texts in seen.values() for t in texts})
     if unused:
@@ -220,7 +277,14 @@ def _renamed(
     return out
 
 
-def _treatment(text: str, role: str, table: str, names: _Names, stand_in: Callable[[str], str], keep: frozenset[str]) -> str:
+def _treatment(
+    text: str,
+    role: str,
+    table: str,
+    names: _Names,
+    stand_in: Callable[[str], str],
+    keep: frozenset[str],
+) -> str:
     """Return what one name becomes."""
     if not text:
         return text
@@ -234,7 +298,8 @@ def _treatment(text: str, role: str, table: str, names: _Names, stand_in: Callab
 
 
 def _range(text: str, names: _Names) -> str:
-    """Hash the name of a range, but keep the number of a step and the fact that it creates a library's handle.
+    """Hash the name of a range, but keep the number of a step and the fact that it creates a
+    library's handle.
 
     The serial number of a numbered call is left out of its hash.
 
@@ -261,7 +326,8 @@ def _is_mpi(text: str) -> bool:
 
 
 def kept_kernels(names: pl.Series, pattern: str) -> frozenset[str]:
-    """Return the names that a regular expression matches, in time that grows linearly with their length.
+    """Return the names that a regular expression matches, in time that grows linearly with their
+    length.
 
     Raises
     ------
@@ -271,13 +337,16 @@ def kept_kernels(names: pl.Series, pattern: str) -> frozenset[str]:
         return frozenset(names.filter(names.str.contains(pattern)).drop_nulls().to_list())
     except pl.exceptions.PolarsError as error:
         lines = [line for line in str(error).splitlines() if line.startswith("error:")]
-        raise ValueError(lines[0].removeprefix("error:").strip() if lines else str(error).splitlines()[0][:200]) from error
+        raise ValueError(
+            lines[0].removeprefix("error:").strip() if lines else str(error).splitlines()[0][:200]
+        ) from error
 
 
 def _kernel(text: str, names: _Names) -> str:
     """Keep the name that NCCL gave to one of its kernels; hash every other kernel's name.
 
-    Another kernel between GPUs, or one whose name only begins like NCCL's, keeps the collective that the rules read from it.
+    Another kernel between GPUs, or one whose name only begins like NCCL's, keeps the collective
+    that the rules read from it.
     """
     if not between_gpus(text):
         return names.hashed(text, "kernel")
@@ -285,21 +354,35 @@ def _kernel(text: str, names: _Names) -> str:
     if (
         match is not None
         and does == operation_in(match[1])
-        and all(len(word) <= _LONGEST_WORD and _NCCL_WORD.fullmatch(word) for word in match[1].split("_"))
+        and all(
+            len(word) <= _LONGEST_WORD and _NCCL_WORD.fullmatch(word)
+            for word in match[1].split("_")
+        )
     ):
         rest = text[match.end() :]
-        return text if not rest or _NCCL_ARGUMENTS.fullmatch(rest) else f"{match[1]}-{names.hashed(text, 'kernel')}"
+        return (
+            text
+            if not rest or _NCCL_ARGUMENTS.fullmatch(rest)
+            else f"{match[1]}-{names.hashed(text, 'kernel')}"
+        )
     return f"ncclKernel_{_COLLECTIVES.get(does, 'Other')}-{names.hashed(text, 'kernel')}"
 
 
-# --- ids and times ----------------------------------------------------------------------------------------------------
+# --- ids and times --------------------------------------------------------------------------------
 
 
 def _columns(tables: Mapping[str, pl.DataFrame], *wanted: str) -> Iterable[tuple[str, str]]:
-    return ((table, column) for table, frame in tables.items() for column in wanted if column in frame.columns)
+    return (
+        (table, column)
+        for table, frame in tables.items()
+        for column in wanted
+        if column in frame.columns
+    )
 
 
-def _renumbered(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> dict[str, pl.DataFrame]:
+def _renumbered(
+    tables: Mapping[str, pl.DataFrame], treated: list[Treated]
+) -> dict[str, pl.DataFrame]:
     """Number processes, threads and addresses from 1, in the order of their ids."""
     out = dict(tables)
     processes: set[int] = set()
@@ -325,21 +408,33 @@ def _renumbered(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> d
             treated.append(Treated(f"ids of {content}", "renumbered", len(ids)))
     if "allocations" in out:
         given = sorted(out["allocations"]["address"].drop_nulls().unique().to_list())
-        out["allocations"] = out["allocations"].with_columns(_mapped(out["allocations"]["address"], {a: i for i, a in enumerate(given, 1)}))
+        out["allocations"] = out["allocations"].with_columns(
+            _mapped(out["allocations"]["address"], {a: i for i, a in enumerate(given, 1)})
+        )
         treated.append(Treated("addresses of allocations", "renumbered", len(given)))
     return out
 
 
 def _mapped(values: pl.Series, become: Mapping[int, int]) -> pl.Series:
     given = values.drop_nulls().unique().to_list()
-    return values.replace_strict(given, [become[v] for v in given], return_dtype=values.dtype) if given else values
+    return (
+        values.replace_strict(given, [become[v] for v in given], return_dtype=values.dtype)
+        if given
+        else values
+    )
 
 
 def _shifted(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> dict[str, pl.DataFrame]:
-    """Shift all times so that the first credible record begins at 1 ns; earlier stamps and stamps of 0 lie at 0."""
+    """Shift all times so that the first credible record begins at 1 ns; earlier stamps and stamps
+    of 0 lie at 0.
+    """
     begins = [frame["start_ns"].min() for frame in tables.values() if "start_ns" in frame.columns]
     # a time of 0 means that the time is not known
-    begins += [frame["time_ns"].filter(frame["time_ns"] > 0).min() for frame in tables.values() if "time_ns" in frame.columns]
+    begins += [
+        frame["time_ns"].filter(frame["time_ns"] > 0).min()
+        for frame in tables.values()
+        if "time_ns" in frame.columns
+    ]
     first_times = [begin for begin in begins if isinstance(begin, int)]
     if not first_times:
         return dict(tables)
@@ -347,18 +442,28 @@ def _shifted(tables: Mapping[str, pl.DataFrame], treated: list[Treated]) -> dict
     out = {}
     for name, frame in tables.items():
         times = [c for c in TIMES if c in frame.columns]
-        out[name] = frame.with_columns((pl.col(c) - by).clip(lower_bound=0) for c in times) if times else frame
+        out[name] = (
+            frame.with_columns((pl.col(c) - by).clip(lower_bound=0) for c in times)
+            if times
+            else frame
+        )
     if "processes" in out:
         # keep how much the clocks of merged recordings differ, and drop their absolute offset
-        out["processes"] = out["processes"].with_columns(pl.col("offset_ns") - pl.col("offset_ns").min())
-    treated.append(Treated("times", "shifted", 1, ("all by the same amount: the first record begins at 1 ns",)))
+        out["processes"] = out["processes"].with_columns(
+            pl.col("offset_ns") - pl.col("offset_ns").min()
+        )
+    treated.append(
+        Treated("times", "shifted", 1, ("all by the same amount: the first record begins at 1 ns",))
+    )
     return out
 
 
-# --- devices, facts, findings -----------------------------------------------------------------------------------------
+# --- devices, facts, findings ---------------------------------------------------------------------
 
 
-def _devices(tables: Mapping[str, pl.DataFrame], names: _Names, treated: list[Treated]) -> dict[str, pl.DataFrame]:
+def _devices(
+    tables: Mapping[str, pl.DataFrame], names: _Names, treated: list[Treated]
+) -> dict[str, pl.DataFrame]:
     """Keep names of devices that read like one; hash every other text in tables."""
     out = dict(tables)
     seen: dict[str, dict[str, str]] = {}
@@ -368,7 +473,9 @@ def _devices(tables: Mapping[str, pl.DataFrame], names: _Names, treated: list[Tr
         texts = out[table][column]
         is_device = table == "devices"
         become = {
-            t: t if is_device and _DEVICE.fullmatch(t) else names.hashed(t, "device" if is_device else "text")
+            t: t
+            if is_device and _DEVICE.fullmatch(t)
+            else names.hashed(t, "device" if is_device else "text")
             for t in texts.drop_nulls().unique().sort().to_list()
             if t
         }
@@ -376,7 +483,9 @@ def _devices(tables: Mapping[str, pl.DataFrame], names: _Names, treated: list[Tr
             seen.setdefault("kept" if old == new else "hashed", {})[old] = new
         out[table] = out[table].with_columns(texts.replace(list(become), list(become.values())))
     for action, shown in seen.items():
-        treated.append(Treated("names of devices", action, len(shown), tuple(list(shown)[:_EXAMPLES])))
+        treated.append(
+            Treated("names of devices", action, len(shown), tuple(list(shown)[:_EXAMPLES]))
+        )
     return out
 
 
@@ -391,11 +500,17 @@ def _facts(facts: Mapping[str, Any], names: _Names, treated: list[Treated]) -> d
         # the entry of the host, by a name of its own: the recording's may be anything
         out["processor"] = host.recognise[0].replace("?", "0")
     recorded_tables = facts.get("tables") or {}
-    out["tables"] = {name: count for name, count in recorded_tables.items() if _RECORDED.fullmatch(name)}
+    out["tables"] = {
+        name: count for name, count in recorded_tables.items() if _RECORDED.fullmatch(name)
+    }
     if sources := facts.get("sources"):
         # keep the formats of merged files, under their names in the table of processes
         out["sources"] = [
-            {"name": names.hashed(s["name"], "file"), "format": s["format"] if _PLAIN.fullmatch(s["format"]) else "", "sha256": ""}
+            {
+                "name": names.hashed(s["name"], "file"),
+                "format": s["format"] if _PLAIN.fullmatch(s["format"]) else "",
+                "sha256": "",
+            }
             for s in sources
         ]
     out |= dict.fromkeys(("session_start_utc_ns", "sha256", "size_bytes"))
@@ -432,15 +547,21 @@ def _product(text: Any) -> str | None:
 
 
 def _findings(findings: list[Finding], treated: list[Treated]) -> list[Finding]:
-    """Return findings without details that hold words of the recording's own; P119 no longer holds."""
-    column_names = {c.name for columns in schema.tables("trace").values() for c in columns} | set(schema.tables("trace"))
+    """Return findings without details that hold words of the recording's own; P119 no longer
+    holds.
+    """
+    column_names = {c.name for columns in schema.tables("trace").values() for c in columns} | set(
+        schema.tables("trace")
+    )
     out, lost = [], 0
     for f in merge(findings):
         if f.code == "P119":
             continue
         words = re.findall(r"[^\s,;:.%()/]+", f.detail)
         plain = all(
-            w in column_names or _RECORDED.fullmatch(w) or re.fullmatch(r"\d+|[a-z]{1,12}|[a-zA-Z]{2,40}Id|[a-z]+[A-Z]\w{0,30}", w)
+            w in column_names
+            or _RECORDED.fullmatch(w)
+            or re.fullmatch(r"\d+|[a-z]{1,12}|[a-zA-Z]{2,40}Id|[a-z]+[A-Z]\w{0,30}", w)
             for w in words
         )
         lost += bool(f.detail) and not plain
@@ -455,10 +576,17 @@ def treated_rows(treated: Iterable[Treated], *, originals: bool) -> list[dict[st
 
     Without `originals`, examples of what was not kept are left out.
     """
-    order = {action: i for i, action in enumerate(("kept", "hashed", "renumbered", "shifted", "dropped"))}
+    order = {
+        action: i for i, action in enumerate(("kept", "hashed", "renumbered", "shifted", "dropped"))
+    }
     rows = sorted(treated, key=lambda t: (order.get(t.action, len(order)), t.what))
     shown = ("kept", "shifted")
     return [
-        {"what": t.what, "action": t.action, "count": t.count, "examples": list(t.examples) if originals or t.action in shown else []}
+        {
+            "what": t.what,
+            "action": t.action,
+            "count": t.count,
+            "examples": list(t.examples) if originals or t.action in shown else [],
+        }
         for t in rows
     ]

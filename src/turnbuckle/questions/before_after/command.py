@@ -13,7 +13,16 @@ from turnbuckle.foundation.files import goal
 from turnbuckle.foundation.schema.vocabulary import refuse_several
 from turnbuckle.machine import load
 from turnbuckle.questions.before_after.forms import ARCHIVES, To, form_of
-from turnbuckle.show.terminal.asked import Alpha, Host, Network, NetworkSet, SourceNetwork, model_of, network_of, targets
+from turnbuckle.show.terminal.asked import (
+    Alpha,
+    Host,
+    Network,
+    NetworkSet,
+    SourceNetwork,
+    model_of,
+    network_of,
+    targets,
+)
 from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, NoCache, Profile, Source, listed
 from turnbuckle.show.terminal.recording import inspected, judged
 
@@ -29,17 +38,27 @@ def export(
         To | None,
         Parameter(
             name="--to",
-            help="json: for ui.perfetto.dev; perfetto: the same as protobuf; goal: schedule for LogGOPSim; chakra: execution trace; "
-            "dimemas: trace; otf2: archive (needs the extra otf2); left out, as the ending of --output says, else json",
+            help="json: for ui.perfetto.dev; perfetto: the same as protobuf; goal: schedule for "
+            "LogGOPSim; chakra: execution trace; "
+            "dimemas: trace; otf2: archive (needs the extra otf2); left out, as the ending of "
+            "--output says, else json",
         ),
     ] = None,
     on: Annotated[
         list[str] | None,
-        Parameter(name="--on", help="target machine, one: a name, a TOML file or self; left out, the run as recorded", negative=()),
+        Parameter(
+            name="--on",
+            help="target machine, one: a name, a TOML file or self; left out, the run as recorded",
+            negative=(),
+        ),
     ] = None,
     apply: Annotated[
         list[str] | None,
-        Parameter(name="--apply", help="edits of whatif to make on the projected side; several times or with commas", negative=()),
+        Parameter(
+            name="--apply",
+            help="edits of whatif to make on the projected side; several times or with commas",
+            negative=(),
+        ),
     ] = None,
     source: Source = None,
     alpha: Alpha = "auto",
@@ -48,12 +67,18 @@ def export(
     network_set: NetworkSet = None,
     source_network: SourceNetwork = None,
     output: Annotated[
-        Path | None, Parameter(name=["--output", "-o"], help="write there; compressed if it ends in .gz; a new folder for otf2")
+        Path | None,
+        Parameter(
+            name=["--output", "-o"],
+            help="write there; compressed if it ends in .gz; a new folder for otf2",
+        ),
     ] = None,
     no_cache: NoCache = False,
     part: AskedPart = ASKED_PART,
 ) -> int:
-    """Write a run for another program: both time lines for a trace viewer, or the run as a schedule for a simulator."""
+    """Write a run for another program: both time lines for a trace viewer, or the run as a schedule
+    for a simulator.
+    """
     from turnbuckle.questions.before_after.export import archived, writer, written
 
     to = form_of(output, to)
@@ -67,14 +92,23 @@ def export(
     read = judged if names or part.minus is not None else inspected
     seen = read(profile, source, no_cache, part)
     if to in ARCHIVES:
-        place, lacks = archived(seen, output, to, as_recorded=not names and carried_by is None and not apply)
+        place, lacks = archived(
+            seen, output, to, as_recorded=not names and carried_by is None and not apply
+        )
         print(place)
         _tell_left_out(seen)
         if lacks is not None:
             print(f"{lacks.code}: {lacks.meaning}: {lacks.detail}", file=sys.stderr)
         return 0
     target = None if not names else seen.source if names == ["self"] else load(names[0])
-    write = writer(seen, target, model_of(alpha, "nething", None, host=host), carried_by, listed(apply or []), to)
+    write = writer(
+        seen,
+        target,
+        model_of(alpha, "nething", None, host=host),
+        carried_by,
+        listed(apply or []),
+        to,
+    )
     if output is None:
         write(sys.stdout.buffer)
     else:

@@ -1,13 +1,15 @@
 """A run written for another program: a trace viewer, or a simulator.
 
-======== ============================================================================================================
+========
+============================================================================================================
 json     before and after as trace-event JSON (`perfetto`); needs a target
 perfetto the same as Perfetto's own protobuf (`formats.track_event`); needs a target
 goal     a schedule for LogGOPSim (`formats.goal`)
 chakra   an execution trace of MLCommons Chakra, for ASTRA-sim and others (`formats.chakra`)
 dimemas  a trace for Dimemas (`formats.dimemas`)
 otf2     an archive as tracers of parallel programs write it, a folder; of the run as recorded (`formats.otf2`)
-======== ============================================================================================================
+========
+============================================================================================================
 
 Schedules are of the run as recorded where no target is named.
 
@@ -42,10 +44,17 @@ from turnbuckle.questions.before_after.forms import ARCHIVES, To
 from turnbuckle.questions.before_after.question import Moved
 
 #: Writers of schedules.
-_OF_STEPS: Final[dict[str, Callable[[Steps, BinaryIO], object]]] = {"goal": goal.stream, "chakra": chakra.stream, "dimemas": dimemas.stream}
+_OF_STEPS: Final[dict[str, Callable[[Steps, BinaryIO], object]]] = {
+    "goal": goal.stream,
+    "chakra": chakra.stream,
+    "dimemas": dimemas.stream,
+}
 
 #: Writers of a run before and after.
-_VIEWED: Final[dict[str, Callable[[Moved, Answer, BinaryIO], object]]] = {"json": perfetto.stream, "perfetto": track_event.stream}
+_VIEWED: Final[dict[str, Callable[[Moved, Answer, BinaryIO], object]]] = {
+    "json": perfetto.stream,
+    "perfetto": track_event.stream,
+}
 
 
 def of_run(
@@ -57,18 +66,26 @@ def of_run(
     apply: Sequence[str] = (),
     to: str = "json",
 ) -> Path:
-    """Write a run for another program, compressed where `path` ends in ``.gz``; see `Run.export`.  On a target it is `Run.judged`."""
+    """Write a run for another program, compressed where `path` ends in ``.gz``; see `Run.export`.
+    On a target it is `Run.judged`.
+    """
     run = run if target is None else run.judged
     if to in ARCHIVES:
-        return archived(run, path, to, as_recorded=target is None and network is None and not apply)[0]
+        return archived(
+            run, path, to, as_recorded=target is None and network is None and not apply
+        )[0]
     place_of(path, "the trace", "trace.json.gz")
     return written(writer(run, target, model, on_other(network), apply, to), path)
 
 
-def archived(run: Run, path: str | Path | None, to: str, as_recorded: bool = True) -> tuple[Path, Finding | None]:
-    """Write a run as a folder, and return the file by which other programs open it, and what it lacks.
+def archived(
+    run: Run, path: str | Path | None, to: str, as_recorded: bool = True
+) -> tuple[Path, Finding | None]:
+    """Write a run as a folder, and return the file by which other programs open it, and what it
+    lacks.
 
-    Raises A450, no library; A500, not the run as recorded; A501, no folder named; R001, R005 of the folder.
+    Raises A450, no library; A500, not the run as recorded; A501, no folder named; R001, R005 of the
+    folder.
     """
     if not as_recorded:
         raise error_of("A500", to=to)
@@ -80,7 +97,9 @@ def archived(run: Run, path: str | Path | None, to: str, as_recorded: bool = Tru
 
 
 def written(write: Callable[[BinaryIO], object], path: str | Path) -> Path:
-    """Write a file as a whole or not at all, compressed where its name ends in ``.gz``, and return its path.  Raises R001 to R003."""
+    """Write a file as a whole or not at all, compressed where its name ends in ``.gz``, and return
+    its path.  Raises R001 to R003.
+    """
     place = place_of(path, "the trace", "trace.json.gz")
     with whole(place, "the trace") as beside, beside.open("wb") as file:
         if place.suffix == ".gz":
@@ -93,7 +112,12 @@ def written(write: Callable[[BinaryIO], object], path: str | Path) -> Path:
 
 
 def writer(
-    run: Run, target: Machine | None, model: Model | None, network: OnNetwork | None, apply: Sequence[str], to: str
+    run: Run,
+    target: Machine | None,
+    model: Model | None,
+    network: OnNetwork | None,
+    apply: Sequence[str],
+    to: str,
 ) -> Callable[[BinaryIO], object]:
     """Return the function that writes a run to an open file, with the work of the question done.
 
@@ -107,7 +131,9 @@ def writer(
         return lambda sink: _OF_STEPS[to](seen, sink)
     if to not in _VIEWED:
         forms = get_args(To)
-        raise error_of("A482", found=to, fix=did_you_mean(to, forms) or None, forms=", ".join(forms))
+        raise error_of(
+            "A482", found=to, fix=did_you_mean(to, forms) or None, forms=", ".join(forms)
+        )
     if target is None:
         raise error_of("A481", to=to)
     both, answer = perfetto.asked(run, target, model or nething(), network, apply)

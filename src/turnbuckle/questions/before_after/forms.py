@@ -29,11 +29,13 @@ _OF_ANSWERS: Final = (".csv", ".parquet", ".md", ".tex", ".html", ".xlsx", ".pdf
 
 
 def form_of(output: Path | None, to: To | None) -> To:
-    """Return the form of a run, before any work: the given one, else that of the ending of the output's name.
+    """Return the form of a run, before any work: the given one, else that of the ending of the
+    output's name.
 
     Raises
     ------
-    UsageError : A550, the ending is another form's, or no form's; A450, no library writes the form here.
+    UsageError : A550, the ending is another form's, or no form's; A450, no library writes the form
+        here.
     """
     ending = ""
     if output is not None:
@@ -43,7 +45,11 @@ def form_of(output: Path | None, to: To | None) -> To:
     form = to or named or "json"
     if ending in _OF_ANSWERS or named not in (None, form):
         given = f"--to {to} and " if to else ""
-        raise error_of("A550.form", where="--output", found=f"{given}--output {clipped(Path(str(output)).name)}")
+        raise error_of(
+            "A550.form",
+            where="--output",
+            found=f"{given}--output {clipped(Path(str(output)).name)}",
+        )
     if form in ARCHIVES:
         require("otf2")
     return form

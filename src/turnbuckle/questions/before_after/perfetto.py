@@ -1,13 +1,16 @@
-"""A run before and after as a trace-event file, for the Perfetto UI (ui.perfetto.dev) and chrome://tracing.
+"""A run before and after as a trace-event file, for the Perfetto UI (ui.perfetto.dev) and
+chrome://tracing.
 
     Moved -> metadata, slices, flows, critical paths, accumulated delay -> JSON
 
-Measured and projected tracks of a process stand one below the other, both with the run's start at 0.  A track of nested
-slices can show no others, so activities that overlap without nesting stand on tracks of their own.  Times are microseconds with
-three decimals: nanoseconds, exactly as recorded.  The file is written piece by piece, in UTF-8: names pass through `text.clean`, so
-that only quotes and backslashes need escaping, and Perfetto shows ``\\u`` escapes as they stand.
+Measured and projected tracks of a process stand one below the other, both with the run's start at
+0.  A track of nested slices can show no others, so activities that overlap without nesting stand on
+tracks of their own.  Times are microseconds with three decimals: nanoseconds, exactly as recorded.
+The file is written piece by piece, in UTF-8: names pass through `text.clean`, so that only quotes
+and backslashes need escaping, and Perfetto shows ``\\u`` escapes as they stand.
 
-Format: Trace Event Format, Google 2016; flows are its second version (``bind_id`` on the slices themselves).
+Format: Trace Event Format, Google 2016; flows are its second version (``bind_id`` on the slices
+themselves).
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ from turnbuckle.trace.ids import process_number, process_of, thread_number
 
 #: Events turned to text at once.
 _AT_ONCE: Final = 50_000
-#: A colour of the format's own list, for what lies on the critical path (chrome://tracing shows it, Perfetto colours by name).
+#: A colour of the format's own list, for what lies on the critical path (chrome://tracing shows it,
+#: Perfetto colours by name).
 _CRITICAL: Final = "terrible"
 PATHS: Final = 1
 """Process number of the critical paths; those of the recording's processes follow."""
@@ -50,17 +54,35 @@ _EDGES: Final = terms("step of the critical path")
 """Names of the steps of the critical path that lie inside no activity."""
 
 
-def asked(run: Run, target: Machine, model: Model, network: OnNetwork | None = None, apply: Sequence[str] = ()) -> tuple[Moved, Answer]:
-    """Return a run before and after, and the answer behind it; with changes to the program, by the end of most gain.
+def asked(
+    run: Run,
+    target: Machine,
+    model: Model,
+    network: OnNetwork | None = None,
+    apply: Sequence[str] = (),
+) -> tuple[Moved, Answer]:
+    """Return a run before and after, and the answer behind it; with changes to the program, by the
+    end of most gain.
 
     Raises
     ------
-    UsageError : A440, both changes and a network; as `questions.whatif.question.of_run` for the changes.
+    UsageError : A440, both changes and a network; as `questions.whatif.question.of_run` for the
+        changes.
     """
     model = replace(model, replay="timeline")
     changes = changes_of(run, apply, model, network)
-    before_and_after = moved(run.profile, run.source, target, model, ready=run.prepared(model), network=network, edited=changes)
-    return before_and_after, Answer(run, model, (target,), [before_and_after.projection], draws=0, network=network)
+    before_and_after = moved(
+        run.profile,
+        run.source,
+        target,
+        model,
+        ready=run.prepared(model),
+        network=network,
+        edited=changes,
+    )
+    return before_and_after, Answer(
+        run, model, (target,), [before_and_after.projection], draws=0, network=network
+    )
 
 
 def stream(run: Moved, answer: Answer, sink: BinaryIO) -> int:
@@ -69,7 +91,8 @@ def stream(run: Moved, answer: Answer, sink: BinaryIO) -> int:
     Parameters
     ----------
     run : before and after, from `turnbuckle.questions.before_after.question.moved`.
-    answer : the same question's answer; its contract of ``project`` becomes the file's ``otherData``.
+    answer : the same question's answer; its contract of ``project`` becomes the file's
+        ``otherData``.
     """
     about = {**answer.as_dict(), "critical_path_explained": run.explained}
     if run.edits:
@@ -95,7 +118,9 @@ def _json(value: Any) -> bytes:
 
 
 def _harmless(value: Any) -> Any:
-    """Return a value with harmless texts, and without infinity and NaN, which JSON does not have."""
+    """Return a value with harmless texts, and without infinity and NaN, which JSON does not
+    have.
+    """
     if isinstance(value, Mapping):
         return {clean(k): _harmless(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -118,12 +143,16 @@ class Side:
 
 
 def sides(run: Moved) -> list[Side]:
-    """Return the measured and the projected half of a run, activities on lanes where they overlap without nesting."""
+    """Return the measured and the projected half of a run, activities on lanes where they overlap
+    without nesting.
+    """
     table = run.table
     before = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
     after = _ns(table["projected_start"]), _ns(table["projected_end"])
     track = table["track"].to_numpy()
-    target = clean(", with ".join([run.target.name, *([" and ".join(run.edits)] if run.edits else [])]))
+    target = clean(
+        ", with ".join([run.target.name, *([" and ".join(run.edits)] if run.edits else [])])
+    )
     return [
         Side("measured", clean(run.source.name), *before, lanes(track, *before), False),
         Side("projected", target, *after, lanes(track, *after), True),
@@ -203,7 +232,8 @@ def _crowded(track: Int, start: Int, end: Int) -> Int:
 
 
 def places(profile: Profile, side: Side, track: Int) -> dict[tuple[int, int], int]:
-    """Return the number in the file of each (track, lane), in display order: host threads, then streams, each by its numbers.
+    """Return the number in the file of each (track, lane), in display order: host threads, then
+    streams, each by its numbers.
 
     The two sides take alternate numbers, so that no number is used twice.
     """
@@ -211,20 +241,33 @@ def places(profile: Profile, side: Side, track: Int) -> dict[tuple[int, int], in
 
     def place(pair: tuple[int, int]) -> tuple[bool, int, int, int, int, int]:
         row = tracks[pair[0]]
-        return row["what"] == "stream", row["process"] or 0, row["thread"] or 0, row["device"] or 0, row["stream"] or 0, pair[1]
+        return (
+            row["what"] == "stream",
+            row["process"] or 0,
+            row["thread"] or 0,
+            row["device"] or 0,
+            row["stream"] or 0,
+            pair[1],
+        )
 
     pairs = {(int(t), int(n)) for t, n in np.unique(np.stack([track, side.lane]), axis=1).T}
-    return {pair: _FIRST_TRACK + 2 * k + side.after for k, pair in enumerate(sorted(pairs, key=place))}
+    return {
+        pair: _FIRST_TRACK + 2 * k + side.after for k, pair in enumerate(sorted(pairs, key=place))
+    }
 
 
 def _processes(run: Moved, side: Side) -> dict[int | None, int]:
-    """Return the process number of each recorded process on one side; measured and projected alternate."""
+    """Return the process number of each recorded process on one side; measured and projected
+    alternate.
+    """
     used = run.profile.tracks.filter(pl.col("track").is_in(run.table["track"].unique().implode()))
     distinct = used["process"].unique(maintain_order=True).to_list()
     return {process: PATHS + 1 + 2 * k + side.after for k, process in enumerate(distinct)}
 
 
-def _metadata(run: Moved, halves: list[Side], placed: list[dict[tuple[int, int], int]]) -> list[str]:
+def _metadata(
+    run: Moved, halves: list[Side], placed: list[dict[tuple[int, int], int]]
+) -> list[str]:
     """Return the events that name and order all tracks."""
     out: list[str] = []
 
@@ -248,22 +291,38 @@ def _metadata(run: Moved, halves: list[Side], placed: list[dict[tuple[int, int],
 
 def process_names(run: Moved, halves: list[Side], side: Side) -> Iterator[tuple[int, str]]:
     """Yield number and name of each process of one side."""
-    ranks = {process_of(thread): rank for thread, rank in run.profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
+    ranks = {
+        process_of(thread): rank
+        for thread, rank in run.profile.trace.mpi_ranks.select("thread", "rank").iter_rows()
+    }
     several = len(_processes(run, halves[0])) > 1
     for process, pid in _processes(run, side).items():
         rank = f", rank {ranks[process]}" if process in ranks else ""
-        process_words = f", process {thread_number(process_number(process))}" if several and process is not None else ""
+        process_words = (
+            f", process {thread_number(process_number(process))}"
+            if several and process is not None
+            else ""
+        )
         yield pid, f"{side.word} on {side.machine}{process_words}{rank}"
 
 
-def track_names(run: Moved, side: Side, place: dict[tuple[int, int], int]) -> Iterator[tuple[int, int, str]]:
+def track_names(
+    run: Moved, side: Side, place: dict[tuple[int, int], int]
+) -> Iterator[tuple[int, int, str]]:
     """Yield number, process and name of each track of one side."""
     tracks = {row["track"]: row for row in run.profile.tracks.iter_rows(named=True)}
     numbers = _processes(run, side)
     for (track, lane), tid in place.items():
         row = tracks[track]
-        name = {"thread": f"host thread {thread_number(row['thread'] or 0)}", "stream": f"GPU {row['device']} stream {row['stream']}"}
-        yield tid, numbers[row["process"]], name.get(row["what"], "host") + (f" ({lane + 1})" if lane else "")
+        name = {
+            "thread": f"host thread {thread_number(row['thread'] or 0)}",
+            "stream": f"GPU {row['device']} stream {row['stream']}",
+        }
+        yield (
+            tid,
+            numbers[row["process"]],
+            name.get(row["what"], "host") + (f" ({lane + 1})" if lane else ""),
+        )
 
 
 def path_track(side: Side) -> int:
@@ -276,31 +335,53 @@ def labels(run: Moved) -> pl.Series:
 
     Each distinct name is encoded once.
     """
-    keys = run.table.select("name", pl.col("kind").cast(pl.String), pl.col("memory").cast(pl.String))
-    named = keys.with_columns(kind=pl.when(pl.col("name").is_null()).then("kind"), memory=pl.when(pl.col("name").is_null()).then("memory"))
+    keys = run.table.select(
+        "name", pl.col("kind").cast(pl.String), pl.col("memory").cast(pl.String)
+    )
+    named = keys.with_columns(
+        kind=pl.when(pl.col("name").is_null()).then("kind"),
+        memory=pl.when(pl.col("name").is_null()).then("memory"),
+    )
     distinct = named.unique(maintain_order=True)
     texts = []
-    for text, kind, memory in zip(run.profile.trace.text(distinct), distinct["kind"], distinct["memory"], strict=True):
+    for text, kind, memory in zip(
+        run.profile.trace.text(distinct), distinct["kind"], distinct["memory"], strict=True
+    ):
         plain = (
-            text if text is not None else _KINDS.get(kind, kind or "nameless") + (f", {memory}" if memory not in (None, "unknown") else "")
+            text
+            if text is not None
+            else _KINDS.get(kind, kind or "nameless")
+            + (f", {memory}" if memory not in (None, "unknown") else "")
         )
         texts.append(json.dumps(clean(plain) or "(no name)", ensure_ascii=False))
     labelled = named.join(
-        distinct.with_columns(label=pl.Series(texts, dtype=pl.String)), on=named.columns, nulls_equal=True, maintain_order="left"
+        distinct.with_columns(label=pl.Series(texts, dtype=pl.String)),
+        on=named.columns,
+        nulls_equal=True,
+        maintain_order="left",
     )
     return labelled["label"]
 
 
-def slices(run: Moved, names: pl.Series, side: Side, place: dict[tuple[int, int], int]) -> pl.DataFrame:
-    """Return one row per slice, track by track in time order, outer slices before those they contain."""
+def slices(
+    run: Moved, names: pl.Series, side: Side, place: dict[tuple[int, int], int]
+) -> pl.DataFrame:
+    """Return one row per slice, track by track in time order, outer slices before those they
+    contain.
+    """
     table, numbers = run.table, _processes(run, side)
-    of_track = {track: numbers.get(process, 0) for track, process in run.profile.tracks.select("track", "process").iter_rows()}
+    of_track = {
+        track: numbers.get(process, 0)
+        for track, process in run.profile.tracks.select("track", "process").iter_rows()
+    }
     where = pl.DataFrame(
         [(track, lane, of_track[track], tid) for (track, lane), tid in place.items()],
         schema={"track": pl.Int32, "lane": pl.Int64, "pid": pl.Int64, "tid": pl.Int64},
         orient="row",
     )
-    placed = table.select("track", lane=pl.Series(side.lane)).join(where, on=["track", "lane"], how="left", maintain_order="left")
+    placed = table.select("track", lane=pl.Series(side.lane)).join(
+        where, on=["track", "lane"], how="left", maintain_order="left"
+    )
     calls = table["caller"].drop_nulls().unique()
     frame = table.select(
         "number",
@@ -318,7 +399,13 @@ def slices(run: Moved, names: pl.Series, side: Side, place: dict[tuple[int, int]
         critical=pl.col("critical_after" if side.after else "critical_before"),
         flow_in=pl.when(pl.col("caller").is_in(table["number"].implode())).then("caller"),
         flow_out=pl.col("number").is_in(calls.implode()),
-    ).with_columns(placed["pid"], placed["tid"], label=names, ts=pl.Series(side.start_ns), end=pl.Series(side.end_ns))
+    ).with_columns(
+        placed["pid"],
+        placed["tid"],
+        label=names,
+        ts=pl.Series(side.start_ns),
+        end=pl.Series(side.end_ns),
+    )
     return frame.sort("tid", "ts", pl.col("end"), descending=[False, False, True])
 
 
@@ -338,7 +425,11 @@ def _slice_texts(frame: pl.DataFrame, side: Side) -> list[str]:
     parts: list[pl.Expr] = []
 
     def arg(key: str, value: pl.Expr, when: pl.Expr) -> None:
-        parts.append(pl.when(when).then(pl.concat_str(pl.lit(f',"{key}":'), value.cast(pl.String))).otherwise(nothing))
+        parts.append(
+            pl.when(when)
+            .then(pl.concat_str(pl.lit(f',"{key}":'), value.cast(pl.String)))
+            .otherwise(nothing)
+        )
 
     arg("bytes", pl.col("size_bytes"), pl.col("size_bytes").is_not_null())
     arg("correlation", pl.col("correlation"), pl.col("correlation").is_not_null())
@@ -348,7 +439,11 @@ def _slice_texts(frame: pl.DataFrame, side: Side) -> list[str]:
             ns = (pl.col(column) * 1e9).round().cast(pl.Int64)
             arg(f"{column}_us", _microseconds(ns), ns != 0)
         for column in ("reason", "held_by", "ended_by"):
-            arg(column, pl.concat_str(pl.lit('"'), pl.col(column).cast(pl.String), pl.lit('"')), pl.col(column).is_not_null())
+            arg(
+                column,
+                pl.concat_str(pl.lit('"'), pl.col(column).cast(pl.String), pl.lit('"')),
+                pl.col(column).is_not_null(),
+            )
     flow = (2 * pl.coalesce("flow_in", "number") + 1 + side.after).cast(pl.String)
     text = frame.select(
         pl.concat_str(
@@ -364,7 +459,9 @@ def _slice_texts(frame: pl.DataFrame, side: Side) -> list[str]:
             "label",
             pl.lit(',"cat":"'),
             "cat",
-            pl.when("critical").then(pl.lit(f',critical","cname":"{_CRITICAL}"')).otherwise(pl.lit('"')),
+            pl.when("critical")
+            .then(pl.lit(f',critical","cname":"{_CRITICAL}"'))
+            .otherwise(pl.lit('"')),
             pl.when(pl.col("flow_in").is_not_null())
             .then(pl.concat_str(pl.lit(',"bind_id":"'), flow, pl.lit('","flow_in":true')))
             .when("flow_out")
@@ -379,7 +476,9 @@ def _slice_texts(frame: pl.DataFrame, side: Side) -> list[str]:
 
 
 def shown(run: Moved, path: pl.DataFrame) -> pl.DataFrame:
-    """Return the edges of a critical path that take time [ns] and lead to an activity of the table; `at` is its row there."""
+    """Return the edges of a critical path that take time [ns] and lead to an activity of the table;
+    `at` is its row there.
+    """
     rows = run.table.select("number").with_row_index("at")
     return (
         path.join(rows, on="number", how="inner", maintain_order="left")
@@ -393,7 +492,9 @@ def shown(run: Moved, path: pl.DataFrame) -> pl.DataFrame:
 
 
 def run_words(about: dict[str, Any], side: Side) -> tuple[str, dict[str, Any]]:
-    """Return the name of the slice that contains the critical path of one side, and the answer behind it."""
+    """Return the name of the slice that contains the critical path of one side, and the answer
+    behind it.
+    """
     projection, made = about["projections"][0], about["provenance"]
     seconds = projection["seconds" if side.after else "measured_seconds"]
     args = {
@@ -405,7 +506,9 @@ def run_words(about: dict[str, Any], side: Side) -> tuple[str, dict[str, Any]]:
         "model": projection["model"],
         "replay": projection["replay"],
         "explained": about["critical_path_explained"],
-        "findings": [f"{f['code']} {f['meaning']}" for f in [*about["findings"], *projection["findings"]]],
+        "findings": [
+            f"{f['code']} {f['meaning']}" for f in [*about["findings"], *projection["findings"]]
+        ],
     }
     return f"{side.word} run time {show(seconds, 's', 4)}", args
 
@@ -414,14 +517,23 @@ def _run_text(about: dict[str, Any], side: Side, steps: pl.DataFrame) -> str:
     """Return the slice that contains the critical path of one side."""
     name, args = run_words(about, side)
     first, last = int(steps["ts"][0]), int(steps["end"][-1])
-    event = {"ph": "X", "pid": PATHS, "tid": path_track(side), "ts": first / 1000, "dur": (last - first) / 1000}
+    event = {
+        "ph": "X",
+        "pid": PATHS,
+        "tid": path_track(side),
+        "ts": first / 1000,
+        "dur": (last - first) / 1000,
+    }
     return _json({**event, "name": name, "cat": "run", "args": args}).decode("utf-8")
 
 
 def step_names(steps: pl.DataFrame, names: pl.Series) -> list[str]:
     """Return the name of each step of a critical path: of its activity, or of the wait."""
     activities = [unquoted(label) for label in names.gather(steps["at"])]
-    return [name if kind in ("run", "call") else _EDGES[kind] for kind, name in zip(steps["kind"].cast(pl.String), activities, strict=True)]
+    return [
+        name if kind in ("run", "call") else _EDGES[kind]
+        for kind, name in zip(steps["kind"].cast(pl.String), activities, strict=True)
+    ]
 
 
 def unquoted(label: str) -> str:
@@ -431,7 +543,9 @@ def unquoted(label: str) -> str:
 
 
 def _path_texts(steps: pl.DataFrame, names: pl.Series, side: Side) -> list[str]:
-    """Return the steps of a critical path: activities by their names, and the waits between them."""
+    """Return the steps of a critical path: activities by their names, and the waits between
+    them.
+    """
     waits = {kind: json.dumps(_EDGES[kind]) for kind in KINDS if kind not in ("run", "call")}
     words = pl.col("kind").cast(pl.String).replace_strict(waits, default=None)
     text = steps.with_columns(label=names.gather(steps["at"])).select(

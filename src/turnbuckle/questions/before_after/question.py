@@ -1,12 +1,14 @@
-"""Before and after: the place of every activity of a run as recorded and as projected, and what moved it.
+"""Before and after: the place of every activity of a run as recorded and as projected, and what
+moved it.
 
-An activity begins when the last of what it waits for has happened, so the move of its begin is exactly
+An activity begins when the last of what it waits for has happened, so the move of its begin is
+exactly
 
     moved = handed + added - absorbed
 
-where `handed` is the move of what it waits for on the target, `added` the change of the lag between the two, and
-`absorbed` the time that lag was waited for in vain in the recording, because something else was later then.  The move of
-its end is that of its begin plus how much `longer` it takes.
+where `handed` is the move of what it waits for on the target, `added` the change of the lag between
+the two, and `absorbed` the time that lag was waited for in vain in the recording, because something
+else was later then.  The move of its end is that of its begin plus how much `longer` it takes.
 
 Errors (`turnbuckle.foundation.errors.CannotAnswer`), where the target is another machine:
 
@@ -26,7 +28,12 @@ from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.machine import Machine, Pair
 from turnbuckle.profile.dependencies.graph import EDGE, EDGES, Graph
 from turnbuckle.profile.profile import Profile
-from turnbuckle.projection.admission import require, require_calls, require_numbers, trusted_timeline
+from turnbuckle.projection.admission import (
+    require,
+    require_calls,
+    require_numbers,
+    trusted_timeline,
+)
 from turnbuckle.projection.elsewhere.network import Between, OnNetwork
 from turnbuckle.projection.model import Model
 from turnbuckle.projection.order import Prepared, changed, on_network, prepared, timeline_of
@@ -34,9 +41,10 @@ from turnbuckle.projection.project import answered, priced
 from turnbuckle.projection.projection import Projection
 from turnbuckle.replay.timeline import Change, TimelineReplay
 
-#: What an activity does to the move that it is handed: it did not move at all; it follows what it waits for; it absorbs some of the
-#: move, because it had waited for something else; the lag before it changes; it takes longer or shorter itself; or it is a call, and
-#: what it waits for inside ends at another time.  Where several do, the largest.
+#: What an activity does to the move that it is handed: it did not move at all; it follows what it
+#: waits for; it absorbs some of the move, because it had waited for something else; the lag before
+#: it changes; it takes longer or shorter itself; or it is a call, and what it waits for inside ends
+#: at another time.  Where several do, the largest.
 REASONS: Final = ("still", "follows", "absorbs", "lag", "own", "waits")
 #: Kinds of edge; an edit of the program can make some that keep their lag.
 KINDS: Final = (*EDGES, "order")
@@ -103,7 +111,9 @@ def on_both(
     network: OnNetwork | None = None,
     edited: tuple[Prepared, tuple[str, ...]] | None = None,
 ) -> Both:
-    """Return a run on its own machine and on another, ready for the replay.  Parameters and errors as for `moved`."""
+    """Return a run on its own machine and on another, ready for the replay.  Parameters and errors
+    as for `moved`.
+    """
     pair = Pair(source, target)
     require(profile, pair)
     if target is not source:
@@ -116,7 +126,9 @@ def on_both(
     recorded = trusted_timeline(ready) if another else timeline_of(ready)
     if edited is not None:
         ready = edited[0]
-    return Both(pair, model, recorded, ready, timeline_of(ready), changed(ready, priced(ready, pair, model)))
+    return Both(
+        pair, model, recorded, ready, timeline_of(ready), changed(ready, priced(ready, pair, model))
+    )
 
 
 def moved(
@@ -137,25 +149,32 @@ def moved(
     source, target : where it ran, as observed, and where it might run.
     model : price list; its replay is the timeline here, whatever it names.
     ready : the profile, compiled already.
-    network : the network that messages between ranks are replayed on; None keeps their recorded time.
+    network : the network that messages between ranks are replayed on; None keeps their recorded
+        time.
     edited : the run with changes to the program, and their names; None for the program as it is.
 
     Returns
     -------
     Moved.  Columns of its table:
 
-    - ``number``: index of the activity in the graph; ``activity``: its row in ``profile.activities``;
-    - ``kind``, ``category``, ``direction``, ``memory``, ``size_bytes`` [B], ``name`` (index into the trace's names), ``track``;
-    - ``caller``: number of the host call that started it; ``correlation``: the id of that call, or its own if it is one;
+    - ``number``: index of the activity in the graph; ``activity``: its row in
+      ``profile.activities``;
+    - ``kind``, ``category``, ``direction``, ``memory``, ``size_bytes`` [B], ``name`` (index into
+      the trace's names), ``track``;
+    - ``caller``: number of the host call that started it; ``correlation``: the id of that call, or
+      its own if it is one;
     - ``start_ns``, ``end_ns``: as recorded [ns after the run's start];
     - ``projected_start``, ``projected_end``: on the target [s after the run's start], to 1e-12 s;
     - ``moved``, ``longer``, ``handed``, ``added``, ``absorbed`` [s]: see the head of this module;
-    - ``reason``: one of `REASONS`; ``held_by``, ``ended_by``: kind of edge (`KINDS`) that decides its begin and its end
-      on the target, null where none does; ``held_by_number``: the activity waited for, null for the run's start;
-    - ``critical_before``, ``critical_after``: whether its begin or its end lies on the critical path.
+    - ``reason``: one of `REASONS`; ``held_by``, ``ended_by``: kind of edge (`KINDS`) that decides
+      its begin and its end on the target, null where none does; ``held_by_number``: the activity
+      waited for, null for the run's start;
+    - ``critical_before``, ``critical_after``: whether its begin or its end lies on the critical
+      path.
 
-    Columns of the paths: ``kind`` of edge, ``number`` of the activity whose begin or end it leads to, ``start``, ``end`` [s], and
-    ``moved`` [s], how much later than recorded its end is.  Each edge begins where the one before it ends.
+    Columns of the paths: ``kind`` of edge, ``number`` of the activity whose begin or end it leads
+    to, ``start``, ``end`` [s], and ``moved`` [s], how much later than recorded its end is.  Each
+    edge begins where the one before it ends.
 
     Raises
     ------
@@ -171,7 +190,8 @@ def moved(
     after_ns = np.round(seconds * 1e9, 3)
     table = _described(profile, graph).hstack(_moves(timeline, change, after_ns))
     table = table.with_columns(
-        critical_before=pl.Series(_on_path(recorded.graph, edges_before)), critical_after=pl.Series(_on_path(graph, edges_after))
+        critical_before=pl.Series(_on_path(recorded.graph, edges_before)),
+        critical_after=pl.Series(_on_path(graph, edges_after)),
     ).sort("start_ns", pl.col("end_ns"), "number", descending=[False, True, False])
     return Moved(
         profile,
@@ -190,7 +210,14 @@ def moved(
 def _described(profile: Profile, graph: Graph) -> pl.DataFrame:
     """Return the description of each activity, and the call that started it."""
     rows = profile.activities[graph.activity].select(
-        "kind", "category", "direction", "memory", "size_bytes", "name", "track", row=pl.col("row").fill_null(-1)
+        "kind",
+        "category",
+        "direction",
+        "memory",
+        "size_bytes",
+        "name",
+        "track",
+        row=pl.col("row").fill_null(-1),
     )
     caller = np.full(len(graph.activity), -1, dtype=np.int64)
     delivers = np.flatnonzero((graph.kind == EDGE["deliver"]) & (graph.source > 0))
@@ -203,7 +230,9 @@ def _described(profile: Profile, graph: Graph) -> pl.DataFrame:
         number=pl.Series(number),
         activity=pl.Series(graph.activity),
         caller=_indices(caller),
-        correlation=ids.gather(_indices(np.where(call_number >= 0, call_rows[call_number], -1))) if len(ids) else pl.lit(None, pl.Int64),
+        correlation=ids.gather(_indices(np.where(call_number >= 0, call_rows[call_number], -1)))
+        if len(ids)
+        else pl.lit(None, pl.Int64),
         start_ns=pl.Series(graph.time_ns[1::2]),
         end_ns=pl.Series(graph.time_ns[2::2]),
     )
@@ -211,15 +240,23 @@ def _described(profile: Profile, graph: Graph) -> pl.DataFrame:
 
 def _indices(values: Int) -> pl.Series:
     """Return indices as a column, null where negative."""
-    return pl.Series(values, dtype=pl.Int64).to_frame("i").select(pl.when(pl.col("i") >= 0).then("i"))["i"]
+    return (
+        pl.Series(values, dtype=pl.Int64)
+        .to_frame("i")
+        .select(pl.when(pl.col("i") >= 0).then("i"))["i"]
+    )
 
 
 def _moves(timeline: TimelineReplay, change: Change, after_ns: Float) -> pl.DataFrame:
     """Return the place of each activity on the target, and the parts of its move."""
     graph = timeline.graph
     before_ns, lag, new_lag = graph.time_ns, graph.lag_ns, lags_ns(timeline, change)
-    free_before = before_ns[graph.target] - graph.residual_ns[graph.target] - before_ns[graph.source] - lag
-    free_after = after_ns[graph.target] - graph.residual_ns[graph.target] - after_ns[graph.source] - new_lag
+    free_before = (
+        before_ns[graph.target] - graph.residual_ns[graph.target] - before_ns[graph.source] - lag
+    )
+    free_after = (
+        after_ns[graph.target] - graph.residual_ns[graph.target] - after_ns[graph.source] - new_lag
+    )
     by = np.full(len(before_ns), -1, dtype=np.int64)
     deciding = np.flatnonzero(free_after <= _ROUNDING_NS)[::-1]
     by[graph.target[deciding]] = deciding  # of several the first, as on the critical path
@@ -234,12 +271,26 @@ def _moves(timeline: TimelineReplay, change: Change, after_ns: Float) -> pl.Data
     parts[2, has] = free_before[edge]
     shift = after_ns[start] - before_ns[start]
     longer = np.round(after_ns[end] - before_ns[end] - shift, 3)
-    held_kind, ended_kind = (np.where(e >= 0, graph.kind[e], -1) if len(graph.kind) else e for e in (held, ended))
+    held_kind, ended_kind = (
+        np.where(e >= 0, graph.kind[e], -1) if len(graph.kind) else e for e in (held, ended)
+    )
     waits = (ended >= 0) & ~np.isin(ended_kind, [EDGE["run"], EDGE["call"]])
     handed, added, absorbed = np.round(parts, 3)
-    sizes = np.abs([np.full(count, _STILL_NS), absorbed * (handed != 0), added, np.where(waits, 0.0, longer), np.where(waits, longer, 0.0)])
+    sizes = np.abs(
+        [
+            np.full(count, _STILL_NS),
+            absorbed * (handed != 0),
+            added,
+            np.where(waits, 0.0, longer),
+            np.where(waits, longer, 0.0),
+        ]
+    )
     still = np.maximum(np.abs(shift), np.abs(longer)) < _STILL_NS
-    before_it = np.where(has, (graph.source[np.maximum(held, 0)] + 1) // 2 - 1, -1) if len(graph.kind) else held
+    before_it = (
+        np.where(has, (graph.source[np.maximum(held, 0)] + 1) // 2 - 1, -1)
+        if len(graph.kind)
+        else held
+    )
     kinds = pl.Enum(KINDS)
 
     def word(codes: Int, words: pl.Enum) -> pl.Series:
@@ -293,7 +344,7 @@ def _path(graph: Graph, edges: Int, instants_ns: Float, before_ns: Int) -> pl.Da
     )
 
 
-# --- a stretch worth looking at ---------------------------------------------------------------------------------------
+# --- a stretch worth looking at -------------------------------------------------------------------
 
 #: Device activities looked at for a period, and the longest period looked for.
 _LOOKED_AT: Final = 1 << 14
@@ -313,8 +364,10 @@ class Window:
     first_ns, last_ns : as recorded [ns after the run's start].
     projected_first : when what stands first in it begins on the target [s after the run's start].
     rows : rows of `Moved.table` recorded in it, in time order; at most the number asked for.
-    chosen : ``whole`` run, ``iterations`` of a repeating sequence of device work, or where the most ``change`` is.
-    iterations, period : how many iterations it shows, and device activities of one; 0 where nothing repeats.
+    chosen : ``whole`` run, ``iterations`` of a repeating sequence of device work, or where the most
+        ``change`` is.
+    iterations, period : how many iterations it shows, and device activities of one; 0 where nothing
+        repeats.
     """
 
     first_ns: int
@@ -326,24 +379,28 @@ class Window:
     period: int = 0
 
 
-#: A stretch of the repeating part is shown if it changes by this share of what the stretch of the whole run does that changes most.
+#: A stretch of the repeating part is shown if it changes by this share of what the stretch of the
+#: whole run does that changes most.
 _MATTERS: Final = 0.25
 
 
 def window(run: Moved, most: int = 400) -> Window:
     """Choose a part of `run` that represents the rest, of `most` activities at most.
 
-    A run that is short enough is shown whole. If the sequence of device work repeats, the window holds up to three iterations, from the
-    first call that starts their work. They are around the iteration whose change is the median of all, and each begins where the device
-    idles longest. For an iteration that is too long, and for a run that does not repeat, the window holds most of the change on the
-    critical path.
+    A run that is short enough is shown whole. If the sequence of device work repeats, the window
+    holds up to three iterations, from the first call that starts their work. They are around the
+    iteration whose change is the median of all, and each begins where the device idles longest. For
+    an iteration that is too long, and for a run that does not repeat, the window holds most of the
+    change on the critical path.
     """
     table = run.table
     starts, ends = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
     if len(starts) <= most:
         return _cut(run, 0, int(ends.max(initial=0)) + 1, most, "whole")
     device = np.flatnonzero(table["category"].is_in(["kernel", "copy"]).to_numpy())
-    tokens = table.select(pl.struct(pl.col("kind").to_physical(), "name").rank("dense"))["kind"].to_numpy()[device]
+    tokens = table.select(pl.struct(pl.col("kind").to_physical(), "name").rank("dense"))[
+        "kind"
+    ].to_numpy()[device]
     bounds = 0, int(ends.max()) + 1
     for first, last, period in _repeated(tokens):
         begin, end, iterations = _iterations(run, device, first, last, period, most)
@@ -357,7 +414,9 @@ def window(run: Moved, most: int = 400) -> Window:
     return _cut(run, begin, end, most, "change")
 
 
-def _cut(run: Moved, first: int, last: int, most: int, chosen: str, iterations: int = 0, period: int = 0) -> Window:
+def _cut(
+    run: Moved, first: int, last: int, most: int, chosen: str, iterations: int = 0, period: int = 0
+) -> Window:
     starts, ends = run.table["start_ns"].to_numpy(), run.table["end_ns"].to_numpy()
     last = max(last, first + 1)
     rows: Int = np.flatnonzero((starts < last) & ((ends > first) | (starts >= first)))
@@ -365,33 +424,45 @@ def _cut(run: Moved, first: int, last: int, most: int, chosen: str, iterations: 
         rows = rows[:most]
         last = int(starts[rows[-1]]) + 1
     inside = rows[starts[rows] >= first]
-    # of a stretch of the critical path the moment is the path's own: a call that waits for it may begin late
+    # of a stretch of the critical path the moment is the path's own: a call that waits for it may
+    # begin late
     leads = inside[run.table["critical_after"].to_numpy()[inside]] if chosen == "change" else inside
     anchor = next((some[0] for some in (leads, inside, rows) if len(some)), None)
     projected_first = first * 1e-9
     if anchor is not None:
-        projected_first = float(run.table["projected_start"][int(anchor)]) - (int(starts[anchor]) - first) * 1e-9
+        projected_first = (
+            float(run.table["projected_start"][int(anchor)]) - (int(starts[anchor]) - first) * 1e-9
+        )
     return Window(first, last, projected_first, rows, chosen, iterations, period)
 
 
 def _most_change(run: Moved, first: int, last: int, most: int) -> tuple[float, int, int]:
-    """Return the most by which the critical path changes in a part between two times [s], and the bounds of that part [ns]."""
+    """Return the most by which the critical path changes in a part between two times [s], and the
+    bounds of that part [ns].
+    """
     table = run.table.filter(pl.col("start_ns").is_between(first, last, closed="left"))
     starts = table["start_ns"].to_numpy()
     if len(starts) <= most:
         return np.inf, first, last
-    # by how much the critical path runs late so far, which leaves an activity at its end; a delay that something else hides is none
+    # by how much the critical path runs late so far, which leaves an activity at its end; a delay
+    # that something else hides is none
     late = table["projected_end"].to_numpy() - table["end_ns"].to_numpy() * 1e-9
     critical = table["critical_after"].to_numpy()
     stays = critical & table["critical_before"].to_numpy()
     if (critical := stays if stays.any() else critical).any():
-        latest = np.maximum.accumulate(np.where(critical, np.arange(len(late)), int(np.argmax(critical))))
+        latest = np.maximum.accumulate(
+            np.where(critical, np.arange(len(late)), int(np.argmax(critical)))
+        )
         late = late[latest]
     late = np.concatenate([[float(table["projected_start"][0]) - int(starts[0]) * 1e-9], late])
     changes = (late[most:] - late[:-most]) * (1.0 if late[-1] >= late[0] else -1.0)
     # without any change every part is as good, so take the middle
     place = int(np.argmax(changes)) if changes.max() > _STILL_NS * 1e-9 else len(changes) // 2
-    return float(changes[place]), int(starts[place]), int(starts[place + most]) if place + most < len(starts) else last
+    return (
+        float(changes[place]),
+        int(starts[place]),
+        int(starts[place + most]) if place + most < len(starts) else last,
+    )
 
 
 def _repeated(tokens: Int) -> list[tuple[int, int, int]]:
@@ -401,11 +472,19 @@ def _repeated(tokens: Int) -> list[tuple[int, int, int]]:
     """
     middle = max((len(tokens) - _LOOKED_AT) // 2, 0)
     seen = tokens[middle : middle + _LOOKED_AT]
-    shares = np.array([float((seen[p:] == seen[:-p]).mean()) for p in range(1, min(len(seen) // 3, _LONGEST_PERIOD) + 1)])
+    shares = np.array(
+        [
+            float((seen[p:] == seen[:-p]).mean())
+            for p in range(1, min(len(seen) // 3, _LONGEST_PERIOD) + 1)
+        ]
+    )
     out: list[tuple[int, int, int]] = []
     if not len(shares) or shares.max() < _REPEATS:
         return out
-    for period in dict.fromkeys(1 + int(np.argmax(shares >= max(least, _REPEATS))) for least in shares.max() * np.array([0.99, 0.9])):
+    for period in dict.fromkeys(
+        1 + int(np.argmax(shares >= max(least, _REPEATS)))
+        for least in shares.max() * np.array([0.99, 0.9])
+    ):
         same = np.concatenate([[False], tokens[period:] == tokens[:-period], [False]])
         bounds = np.flatnonzero(same[1:] != same[:-1])
         lengths = bounds[1::2] - bounds[::2]
@@ -415,13 +494,19 @@ def _repeated(tokens: Int) -> list[tuple[int, int, int]]:
     return out
 
 
-def _iterations(run: Moved, device: Int, first: int, last: int, period: int, most: int) -> tuple[int, int, int]:
-    """Return the bounds [ns] of iterations that represent all, and their number; 0 if a single one is too long to show."""
+def _iterations(
+    run: Moved, device: Int, first: int, last: int, period: int, most: int
+) -> tuple[int, int, int]:
+    """Return the bounds [ns] of iterations that represent all, and their number; 0 if a single one
+    is too long to show.
+    """
     table = run.table
     starts, ends = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
     projected = table["projected_start"].to_numpy()
     inside = device[first:last]
-    idle = starts[inside] - np.concatenate([starts[inside[:1]], np.maximum.accumulate(ends[inside])[:-1]])
+    idle = starts[inside] - np.concatenate(
+        [starts[inside[:1]], np.maximum.accumulate(ends[inside])[:-1]]
+    )
     count = len(inside) // period
     phase = int(np.argmax(np.median(idle[: count * period].reshape(count, period)[1:], axis=0)))
     begins = inside[phase::period]

@@ -1,4 +1,6 @@
-"""Result of a calibration: numbers with interval and origin, fitted curves, and parameters that the base gives."""
+"""Result of a calibration: numbers with interval and origin, fitted curves, and parameters that the
+base gives.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ NINETY: Final = 1.645
 DIRECT: Final = terms("parameter of a quantity")
 #: Numbers that are counted or stated, not timed.
 STATED: Final = ("host.cores", "kernel.concurrency", "memory.size", "memory.peak")
-#: Single numbers that files give, in words; those that no parameter stands for are in the summary alone.
+#: Single numbers that files give, in words; those that no parameter stands for are in the summary
+#: alone.
 QUANTITIES: Final = terms("quantity")
 
 
@@ -106,16 +109,24 @@ class Calibration(Shown):
         return tuple(dict.fromkeys(o.driver for o in self.origins if o.driver))
 
     def table(self) -> pl.DataFrame:
-        """Return a row for each number that was measured: name, value, 90 % range, unit, relative error, nature, where it is from."""
-        return pl.DataFrame([e.as_dict() for e in (*self.parameters, *self.others)], infer_schema_length=None)
+        """Return a row for each number that was measured: name, value, 90 % range, unit, relative
+        error, nature, where it is from.
+        """
+        return pl.DataFrame(
+            [e.as_dict() for e in (*self.parameters, *self.others)], infer_schema_length=None
+        )
 
     def headline(self) -> str:
         """Return how many numbers of which device were measured, in one line."""
         device = ", ".join(self.devices) or "device not named"
-        return f"Calibration: {len(self.parameters)} parameters of {device} from {len(self.origins)} files of measurements"
+        return (
+            f"Calibration: {len(self.parameters)} parameters of {device} from {len(self.origins)} "
+            "files of measurements"
+        )
 
     def beside(self, bare: Calibration, name: str = "coupling") -> Machine:
-        """Return the coupling between this probe and a bare one of the same machine, as changes of the machine of a recording.
+        """Return the coupling between this probe and a bare one of the same machine, as changes of
+        the machine of a recording.
 
         Both are calibrated without a base.  Two equal probes change nothing.
 
@@ -130,10 +141,18 @@ class Calibration(Shown):
 
     @property
     def stranger(self) -> str:
-        """Return the device that the files name if the base is known by other names; empty otherwise."""
-        base_names = {device_words(r) for r in self.base.recognise} if self.base is not None else set()
-        return next((d for d in self.devices if base_names and device_words(d) not in base_names), "")
+        """Return the device that the files name if the base is known by other names; empty
+        otherwise.
+        """
+        base_names = (
+            {device_words(r) for r in self.base.recognise} if self.base is not None else set()
+        )
+        return next(
+            (d for d in self.devices if base_names and device_words(d) not in base_names), ""
+        )
 
     def value(self, name: str) -> float | None:
-        """Return the value of a parameter or of another quantity; None where it was not measured."""
+        """Return the value of a parameter or of another quantity; None where it was not
+        measured.
+        """
         return next((e.value for e in (*self.parameters, *self.others) if e.name == name), None)

@@ -1,4 +1,6 @@
-"""``turnbuckle calibrate``: measurements of a machine, or measuring it, to a machine file with errors and provenance."""
+"""``turnbuckle calibrate``: measurements of a machine, or measuring it, to a machine file with
+errors and provenance.
+"""
 
 from __future__ import annotations
 
@@ -34,45 +36,102 @@ if TYPE_CHECKING:
     from turnbuckle.questions.calibrate.calibration import Calibration, Origin
 
 Files = Annotated[
-    Path, Parameter(help="outputs of nvbandwidth, bandwidthTest, hipBusBandwidth, OSU, gdrcopy, nccl-tests, gpu_copy, CSV, microbench, ...")
+    Path,
+    Parameter(
+        help=(
+            "outputs of nvbandwidth, bandwidthTest, hipBusBandwidth, OSU, gdrcopy, nccl-tests, "
+            "gpu_copy, CSV, microbench, ..."
+        )
+    ),
 ]
 Run = Annotated[
-    bool, Parameter(name="--run", help="measure this machine's first GPU: needs its driver and a C compiler, nothing else", negative=())
+    bool,
+    Parameter(
+        name="--run",
+        help="measure this machine's first GPU: needs its driver and a C compiler, nothing else",
+        negative=(),
+    ),
 ]
-Quick = Annotated[bool, Parameter(name="--quick", help="with --run: fewer sizes and repetitions", negative=())]
-Managed = Annotated[bool, Parameter(name="--managed", help="with --run: unified memory too (32 MiB)", negative=())]
-Only = Annotated[list[str] | None, Parameter(name="--only", help="with --run: only these sections, separated by commas", negative=())]
-Keep = Annotated[Path | None, Parameter(name="--keep", help="with --run: write the raw lines there; they can be read again as FILE")]
-Base = Annotated[str | None, Parameter(name="--base", help="machine that gives the numbers not measured: a name or a TOML file")]
+Quick = Annotated[
+    bool, Parameter(name="--quick", help="with --run: fewer sizes and repetitions", negative=())
+]
+Managed = Annotated[
+    bool, Parameter(name="--managed", help="with --run: unified memory too (32 MiB)", negative=())
+]
+Only = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--only", help="with --run: only these sections, separated by commas", negative=()
+    ),
+]
+Keep = Annotated[
+    Path | None,
+    Parameter(
+        name="--keep", help="with --run: write the raw lines there; they can be read again as FILE"
+    ),
+]
+Base = Annotated[
+    str | None,
+    Parameter(
+        name="--base", help="machine that gives the numbers not measured: a name or a TOML file"
+    ),
+]
 Name = Annotated[str | None, Parameter(name="--name", help="name of the machine")]
 Pings = Annotated[
     Path | None,
     Parameter(
-        name="--pings", help="JSON: programs that ran without and through a remoting layer; --base is the layer as far as it is known"
+        name="--pings",
+        help=(
+            "JSON: programs that ran without and through a remoting layer; --base is the layer "
+            "as far as it is known"
+        ),
     ),
 ]
 Beside = Annotated[
     list[Path] | None,
     Parameter(
         name="--beside",
-        help="probe of the same machine without the coupling (bare, not virtualised): the machine file then holds what both differ in",
+        help=(
+            "probe of the same machine without the coupling (bare, not virtualised): the machine "
+            "file then holds what both differ in"
+        ),
         negative=(),
     ),
 ]
-CopiedSize = Annotated[str | None, Parameter(name="--copied-size", help="size of the copies, for a file of rates that does not state it")]
+CopiedSize = Annotated[
+    str | None,
+    Parameter(
+        name="--copied-size", help="size of the copies, for a file of rates that does not state it"
+    ),
+]
 Between = Annotated[
     bool,
-    Parameter(name="--between-nodes", help="the ranks of messages were on different nodes, if the file does not state it", negative=()),
+    Parameter(
+        name="--between-nodes",
+        help="the ranks of messages were on different nodes, if the file does not state it",
+        negative=(),
+    ),
 ]
-Form = Annotated[Literal["table", "json"], Parameter(name="--format", help="summary: table for people, json for programs (stable)")]
+Form = Annotated[
+    Literal["table", "json"],
+    Parameter(name="--format", help="summary: table for people, json for programs (stable)"),
+]
 Surface = Annotated[
     Path | None,
-    Parameter(name="--surface", help="write run times of the slack proxy there (CSV), as turnbuckle slack --published reads them"),
+    Parameter(
+        name="--surface",
+        help=(
+            "write run times of the slack proxy there (CSV), as turnbuckle slack --published "
+            "reads them"
+        ),
+    ),
 ]
 Written = Annotated[
     Path | None,
     Parameter(
-        name=["--output", "-o"], help="write the machine file there (TOML)", validator=before_work("the machine file", "machine.toml")
+        name=["--output", "-o"],
+        help="write the machine file there (TOML)",
+        validator=before_work("the machine file", "machine.toml"),
     ),
 ]
 
@@ -94,7 +153,9 @@ def calibrate(
     format: Form = "table",
     output: Written = None,
 ) -> int:
-    """Turn measurements of a machine into a machine file: values, errors, and which line of which file each is from."""
+    """Turn measurements of a machine into a machine file: values, errors, and which line of which
+    file each is from.
+    """
 
     from turnbuckle.questions.calibrate.question import calibrate as fitted
     from turnbuckle.questions.calibrate.question import one_device, read_origin
@@ -108,7 +169,14 @@ def calibrate(
     if not files and not run:
         raise error_of("A408")
     if not run:
-        _refuse_idle({"--quick": quick, "--managed": managed, "--only": bool(only), "--keep": keep is not None})
+        _refuse_idle(
+            {
+                "--quick": quick,
+                "--managed": managed,
+                "--only": bool(only),
+                "--keep": keep is not None,
+            }
+        )
     if name is not None and not is_name(name):
         raise error_of("A409", found=name[:60])
     on = load(base) if base is not None else None
@@ -128,7 +196,11 @@ def calibrate(
     answer = fitted(read, on)
     if failed:
         answer = replace(
-            answer, findings=(*answer.findings, finding("A333", len(failed), "sections that did not end: " + "; ".join(failed)))
+            answer,
+            findings=(
+                *answer.findings,
+                finding("A333", len(failed), "sections that did not end: " + "; ".join(failed)),
+            ),
         )
     if beside:
         bare = [read_origin(file, size, between_nodes) for file in beside]
@@ -139,13 +211,21 @@ def calibrate(
             raise error_of(
                 "A184",
                 where=", ".join(o.file for o, _ in read)[:120],
-                found=", ".join(dict.fromkeys(e.name for e in answer.others))[:120] or "no curve with sizes enough for a line",
+                found=", ".join(dict.fromkeys(e.name for e in answer.others))[:120]
+                or "no curve with sizes enough for a line",
             )
         _write(answer, read, name or _name_of(output), base, on, output)
     if surface is not None:
         _write_surface(answer, surface)
     if format == "json":
-        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, **answer.as_dict()}, None)
+        write_json(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "machine_file": output.name if output else None,
+                **answer.as_dict(),
+            },
+            None,
+        )
     else:
         from turnbuckle.questions.calibrate.tables import emit
 
@@ -154,7 +234,9 @@ def calibrate(
 
 
 def _layer(pings: Path, base: str, name: str | None, format: str, output: Path | None) -> int:
-    """Write a remoting layer from programs that ran through it: what they say, and a machine file on the layer that was known."""
+    """Write a remoting layer from programs that ran through it: what they say, and a machine file
+    on the layer that was known.
+    """
     from turnbuckle.questions.calibrate.layer import calibrated, read_pings
 
     if name is not None and not is_name(name):
@@ -162,7 +244,9 @@ def _layer(pings: Path, base: str, name: str | None, format: str, output: Path |
     layer = load(base)
     fitted = calibrated(read_pings(pings), layer, f"turnbuckle calibrate --pings {pings.name}")
     if output is not None:
-        below = os.path.relpath(base, output.parent) if base.endswith(".toml") or "/" in base else base
+        below = (
+            os.path.relpath(base, output.parent) if base.endswith(".toml") or "/" in base else base
+        )
         text = machine_text(
             {str(n): p for n, p in fitted.items()},
             name=name or layer.name,
@@ -174,7 +258,14 @@ def _layer(pings: Path, base: str, name: str | None, format: str, output: Path |
         write_text(text, output)
         load(f"{output.parent}/{output.name}")
     if format == "json":
-        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, "parameters": _rows(fitted)}, None)
+        write_json(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "machine_file": output.name if output else None,
+                "parameters": _rows(fitted),
+            },
+            None,
+        )
     else:
         from turnbuckle.questions.calibrate.tables import emit_layer
 
@@ -182,8 +273,12 @@ def _layer(pings: Path, base: str, name: str | None, format: str, output: Path |
     return 0
 
 
-def _coupled(behind: Calibration, bare: Calibration, name: str | None, format: str, output: Path | None) -> int:
-    """Write the coupling between two probes of one machine: what it multiplies, and a machine file of these changes."""
+def _coupled(
+    behind: Calibration, bare: Calibration, name: str | None, format: str, output: Path | None
+) -> int:
+    """Write the coupling between two probes of one machine: what it multiplies, and a machine file
+    of these changes.
+    """
     from turnbuckle.questions.calibrate.coupling import factors, title
 
     scales = factors(behind, bare)
@@ -191,19 +286,35 @@ def _coupled(behind: Calibration, bare: Calibration, name: str | None, format: s
         text = machine_text(
             {f"change.{n}.scale": p for n, p in scales.items()},
             [
-                f"Written by turnbuckle calibrate on {datetime.now(UTC).date().isoformat()}: what one machine's two probes differ in.",
-                *(f"  {o.file}  sha256 {o.sha256}  {o.tool}" for o in (*behind.origins, *bare.origins)),
+                (
+                    f"Written by turnbuckle calibrate on {datetime.now(UTC).date().isoformat()}: "
+                    "what one machine's two probes differ in."
+                ),
+                *(
+                    f"  {o.file}  sha256 {o.sha256}  {o.tool}"
+                    for o in (*behind.origins, *bare.origins)
+                ),
             ],
             name=name or _name_of(output),
             title=title(behind),
-            summary=f"Multiplies {len(scales)} numbers of the link by what two probes of one machine differ in.",
+            summary=(
+                f"Multiplies {len(scales)} numbers of the link by what two probes of one machine "
+                "differ in."
+            ),
             coupling="relative",
             base="source",
         )
         write_text(text, output)
         load(f"{output.parent}/{output.name}")
     if format == "json":
-        write_json({"schema_version": SCHEMA_VERSION, "machine_file": output.name if output else None, "parameters": _rows(scales)}, None)
+        write_json(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "machine_file": output.name if output else None,
+                "parameters": _rows(scales),
+            },
+            None,
+        )
     else:
         from turnbuckle.questions.calibrate.tables import emit_coupling
 
@@ -214,7 +325,14 @@ def _coupled(behind: Calibration, bare: Calibration, name: str | None, format: s
 def _rows(parameters: Mapping[ParameterName, MachineParameter]) -> list[dict[str, Any]]:
     """Return fitted parameters as a document holds them."""
     return [
-        {"parameter": n, "value": p.value, "unit": p.unit, "error": p.error, "source": p.source, "note": p.note}
+        {
+            "parameter": n,
+            "value": p.value,
+            "unit": p.unit,
+            "error": p.error,
+            "source": p.source,
+            "note": p.note,
+        }
         for n, p in parameters.items()
     ]
 
@@ -232,7 +350,9 @@ def _refuse_idle(given: dict[str, bool]) -> None:
         raise error_of("A410.run", word=word)
 
 
-def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str] | None) -> tuple[tuple[Origin, Measured], list[str]]:
+def _measured_here(
+    keep: Path | None, quick: bool, managed: bool, only: list[str] | None
+) -> tuple[tuple[Origin, Measured], list[str]]:
     """Measure this machine; return the measurements and the names of the sections that failed."""
 
     from turnbuckle.questions.calibrate.question import read_origin
@@ -240,7 +360,9 @@ def _measured_here(keep: Path | None, quick: bool, managed: bool, only: list[str
     with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
         place = keep or Path(folder) / "microbench.jsonl"
         says = _say if sys.stderr.isatty() else None
-        failed = registry.load("services", "measure")(place, quick=quick, managed=managed, only=flat(only), says=says)
+        failed = registry.load("services", "measure")(
+            place, quick=quick, managed=managed, only=flat(only), says=says
+        )
         return read_origin(place), failed
 
 
@@ -248,21 +370,44 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _write(answer: Calibration, read: list[tuple[Origin, Measured]], name: str, base: str | None, on: Machine | None, output: Path) -> None:
+def _write(
+    answer: Calibration,
+    read: list[tuple[Origin, Measured]],
+    name: str,
+    base: str | None,
+    on: Machine | None,
+    output: Path,
+) -> None:
     """Write the machine file, and read it back before its name is printed."""
 
     below = ""
     if base is not None and on is not None:
-        below = os.path.relpath(base, output.parent) if base.endswith(".toml") or "/" in base else base
+        below = (
+            os.path.relpath(base, output.parent) if base.endswith(".toml") or "/" in base else base
+        )
         below = below if "/" in below or not below.endswith(".toml") else f"./{below}"
-    parameters = {e.name: MachineParameter(e.value, e.error, e.unit, e.nature, e.source, e.note) for e in answer.parameters}
-    devices, drivers = ", ".join(answer.devices) or "device not named", ", ".join(answer.drivers) or "driver not named"
+    parameters = {
+        e.name: MachineParameter(e.value, e.error, e.unit, e.nature, e.source, e.note)
+        for e in answer.parameters
+    }
+    devices, drivers = (
+        ", ".join(answer.devices) or "device not named",
+        ", ".join(answer.drivers) or "driver not named",
+    )
     comments = [
         f"Written by turnbuckle calibrate on {datetime.now(UTC).date().isoformat()} from",
         *(f"  {o.file}  sha256 {o.sha256}  {o.tool}" for o, _ in read),
         f"Device: {devices}.  Driver: {drivers}.  Errors are one standard deviation, relative.",
-        *([f"The base is known by other device names than {answer.stranger}."] if answer.stranger else []),
-        *([f"What is not named here is {base}'s."] if base else ["What is not named here was not measured."]),
+        *(
+            [f"The base is known by other device names than {answer.stranger}."]
+            if answer.stranger
+            else []
+        ),
+        *(
+            [f"What is not named here is {base}'s."]
+            if base
+            else ["What is not named here was not measured."]
+        ),
     ]
     text = machine_text(
         parameters,
@@ -291,7 +436,9 @@ def _write_surface(answer: Calibration, place: Path) -> None:
     if not answer.surface:
         raise error_of("A188")
     alone = all("kernel_seconds" in p for p in answer.surface)
-    lines = ["size [B], threads, slack [s], run time [s], calls" + (", kernel [s]" if alone else "")]
+    lines = [
+        "size [B], threads, slack [s], run time [s], calls" + (", kernel [s]" if alone else "")
+    ]
     for p in answer.surface:
         size = _ELEMENT * p["size"] ** 2
         line = f"{size:.0f}, {p['threads']:.0f}, {p['slack_s']:.9g}, {p['seconds']:.9g}, {_CALLS}"
@@ -300,7 +447,9 @@ def _write_surface(answer: Calibration, place: Path) -> None:
 
 
 def _coupling(answer: Calibration) -> str:
-    """Return the base's coupling, else that of the link whose rate the measured one fits; PCIe if none does."""
+    """Return the base's coupling, else that of the link whose rate the measured one fits; PCIe if
+    none does.
+    """
     from turnbuckle.profile.transfers import looks_like
 
     if answer.base is not None:

@@ -1,9 +1,11 @@
-"""Lines through measured times by size, and the errors with which half of the sizes predicts the other half.
+"""Lines through measured times by size, and the errors with which half of the sizes predicts the
+other half.
 
     T(n) = a + n / b                                               [s], n in bytes
 
-by the robust relative fit that recordings get (`turnbuckle.profile.transfers.fit_line`).  Where one line does not hold, up to three
-of them, each over its own sizes (protocols, caches): a further one must lower Akaike's criterion by 10 and the worst error too.
+by the robust relative fit that recordings get (`turnbuckle.profile.transfers.fit_line`).  Where one
+line does not hold, up to three of them, each over its own sizes (protocols, caches): a further one
+must lower Akaike's criterion by 10 and the worst error too.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ FLOOR = 0.01
 
 @dataclass(frozen=True)
 class Piece:
-    """One line: sizes it holds for [B], latency a [s], rate b [B/s] (infinite where size does not matter), relative errors."""
+    """One line: sizes it holds for [B], latency a [s], rate b [B/s] (infinite where size does not
+    matter), relative errors.
+    """
 
     smallest: float
     largest: float
@@ -54,9 +58,12 @@ class CurveFit:
     curve : what was fitted.
     line : one line through all points.
     pieces : one, or up to three that follow each other.
-    line_median, line_worst : relative error of the line at its own points; ``pieces_...`` that of the pieces.
-    used_median, used_worst : relative error of the latency of the first piece and the rate of the last as one line: what models make of it.
-    held_median, held_worst : relative error at sizes that were not fitted: every other size predicts the others, and back.
+    line_median, line_worst : relative error of the line at its own points; ``pieces_...`` that of
+        the pieces.
+    used_median, used_worst : relative error of the latency of the first piece and the rate of the
+        last as one line: what models make of it.
+    held_median, held_worst : relative error at sizes that were not fitted: every other size
+        predicts the others, and back.
     held_points : sizes so predicted.
     """
 
@@ -83,7 +90,9 @@ class CurveFit:
 
 
 def fit_curve(curve: Curve) -> CurveFit | None:
-    """Fit one curve; None if its sizes are too few or too close together to separate latency from rate."""
+    """Fit one curve; None if its sizes are too few or too close together to separate latency from
+    rate.
+    """
     size, seconds = _usable(curve)
     if len(size) < MIN_SIZES or size[-1] < MIN_SPAN * size[0]:
         return None
@@ -93,23 +102,45 @@ def fit_curve(curve: Curve) -> CurveFit | None:
     broken_lines = [_pieces(*half) for half in halves if len(half[0]) >= MIN_SIZES]
     held = _held_out(halves, broken_lines)
     line = _at_least(_line(size, seconds), _apart([(half, half) for half in lines]))
-    # the first piece gives the latency, the last the rate; their errors are at least the difference between two halves of the points
+    # the first piece gives the latency, the last the rate; their errors are at least the difference
+    # between two halves of the points
     first, last = _apart([(half[0], half[-1]) for half in broken_lines])
-    pieces = tuple(_at_least(p, (first if p is pieces[0] else 0.0, last if p is pieces[-1] else 0.0)) for p in pieces)
+    pieces = tuple(
+        _at_least(p, (first if p is pieces[0] else 0.0, last if p is pieces[-1] else 0.0))
+        for p in pieces
+    )
     used = pieces[0].latency + size / pieces[-1].rate
     line_errors, piece_errors, used_errors = (
-        np.abs(np.log(seconds / t)) for t in (line.seconds(size), _by_pieces(pieces, size), np.maximum(used, 1e-300))
+        np.abs(np.log(seconds / t))
+        for t in (line.seconds(size), _by_pieces(pieces, size), np.maximum(used, 1e-300))
     )
-    return CurveFit(curve, line, pieces, *_shares(line_errors), *_shares(piece_errors), *_shares(used_errors), *_shares(held), len(held))
+    return CurveFit(
+        curve,
+        line,
+        pieces,
+        *_shares(line_errors),
+        *_shares(piece_errors),
+        *_shares(used_errors),
+        *_shares(held),
+        len(held),
+    )
 
 
 def _shares(log_errors: Float) -> tuple[float, float]:
     """Return the median and the largest of some errors."""
-    return (float(np.expm1(np.median(log_errors))), float(np.expm1(log_errors.max()))) if len(log_errors) else (math.nan, math.nan)
+    return (
+        (float(np.expm1(np.median(log_errors))), float(np.expm1(log_errors.max())))
+        if len(log_errors)
+        else (math.nan, math.nan)
+    )
 
 
 def _usable(curve: Curve) -> tuple[Float, Float]:
-    fine = curve.resolution <= FINE if len(curve.resolution) == len(curve.size_bytes) else np.ones(len(curve.size_bytes), dtype=bool)
+    fine = (
+        curve.resolution <= FINE
+        if len(curve.resolution) == len(curve.size_bytes)
+        else np.ones(len(curve.size_bytes), dtype=bool)
+    )
     size = curve.size_bytes[fine]
     if len(size) >= 2 * MIN_SIZES and size[-1] >= MIN_SPAN * size[0]:
         return size, curve.seconds[fine]
@@ -120,25 +151,37 @@ def _line(size: Float, seconds: Float) -> Piece:
     (a, b), covariance, _ = fit_line(size, seconds)
     a, b = float(a), float(b)
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0)).tolist()
-    error, rate_error = (min(s / value, 3.0) if value > 0 else 3.0 for s, value in zip(spread, (a, b), strict=True))
-    return Piece(float(size[0]), float(size[-1]), a, 1.0 / b if b > 0 else math.inf, error, rate_error)
+    error, rate_error = (
+        min(s / value, 3.0) if value > 0 else 3.0 for s, value in zip(spread, (a, b), strict=True)
+    )
+    return Piece(
+        float(size[0]), float(size[-1]), a, 1.0 / b if b > 0 else math.inf, error, rate_error
+    )
 
 
 def _at_least(piece: Piece, apart: tuple[float, float]) -> Piece:
-    """Raise the errors to the floor, and to the difference between fits of two halves of the points."""
-    latency, rate = (min(math.hypot(e, a, FLOOR), 3.0) for e, a in zip((piece.latency_error, piece.rate_error), apart, strict=True))
+    """Raise the errors to the floor, and to the difference between fits of two halves of the
+    points.
+    """
+    latency, rate = (
+        min(math.hypot(e, a, FLOOR), 3.0)
+        for e, a in zip((piece.latency_error, piece.rate_error), apart, strict=True)
+    )
     return replace(piece, latency_error=latency, rate_error=rate)
 
 
 def _apart(halves: list[tuple[Piece, Piece]]) -> tuple[float, float]:
-    """Return half the difference of latency and of rate between fits of two halves of the points, as shares; 0 for fewer halves.
+    """Return half the difference of latency and of rate between fits of two halves of the points,
+    as shares; 0 for fewer halves.
 
     Each half has the piece that gives its latency and the piece that gives its rate.
     """
     if len(halves) < 2:
         return 0.0, 0.0
     (latency, rate), (other_latency, other_rate) = halves
-    return _differ(latency.latency, other_latency.latency), _differ(1 / rate.rate, 1 / other_rate.rate)
+    return _differ(latency.latency, other_latency.latency), _differ(
+        1 / rate.rate, 1 / other_rate.rate
+    )
 
 
 def _differ(first: float, second: float) -> float:
@@ -150,15 +193,25 @@ def _pieces(size: Float, seconds: Float) -> tuple[Piece, ...]:
     line = cache(lambda a, b: _line(size[a:b], seconds[a:b]))
 
     def residuals(ends: list[int]) -> Float:
-        return np.concatenate([np.log(seconds[a:b] / line(a, b).seconds(size[a:b])) for a, b in itertools.pairwise(ends)])
+        return np.concatenate(
+            [
+                np.log(seconds[a:b] / line(a, b).seconds(size[a:b]))
+                for a, b in itertools.pairwise(ends)
+            ]
+        )
 
     ends = [0, len(size)]
     while len(ends) - 1 < MOST_PIECES:
         tried = [sorted([*ends, k]) for k in _places(ends)]
         if not tried:
             break
-        off, best_off, best = residuals(ends), *min(((residuals(e), e) for e in tried), key=lambda fit: _criterion(fit[0], len(ends)))
-        if _criterion(best_off, len(ends)) > _criterion(off, len(ends) - 1) - GAIN or _worst(best_off) > 0.8 * _worst(off):
+        off, best_off, best = (
+            residuals(ends),
+            *min(((residuals(e), e) for e in tried), key=lambda fit: _criterion(fit[0], len(ends))),
+        )
+        if _criterion(best_off, len(ends)) > _criterion(off, len(ends) - 1) - GAIN or _worst(
+            best_off
+        ) > 0.8 * _worst(off):
             break
         ends = best
     return tuple(line(a, b) for a, b in itertools.pairwise(ends))
@@ -168,7 +221,12 @@ def _places(ends: list[int]) -> list[int]:
     out: list[int] = []
     for a, b in itertools.pairwise(ends):
         if b - a >= 2 * LEAST:
-            out += sorted({int(k) for k in np.linspace(a + LEAST, b - LEAST, min(PLACES, b - a - 2 * LEAST + 1))})
+            out += sorted(
+                {
+                    int(k)
+                    for k in np.linspace(a + LEAST, b - LEAST, min(PLACES, b - a - 2 * LEAST + 1))
+                }
+            )
     return out
 
 
@@ -177,7 +235,11 @@ def _criterion(residuals: Float, pieces: int) -> float:
     spread = max(1.4826 * float(np.median(np.abs(residuals))), 1e-4)
     clipped = np.clip(residuals, -10 * spread, 10 * spread)
     n, k = len(clipped), 3 * pieces
-    return n * math.log(max(float((clipped**2).mean()), 1e-8)) + 2 * k + (2 * k * (k + 1) / (n - k - 1) if n > k + 1 else math.inf)
+    return (
+        n * math.log(max(float((clipped**2).mean()), 1e-8))
+        + 2 * k
+        + (2 * k * (k + 1) / (n - k - 1) if n > k + 1 else math.inf)
+    )
 
 
 def _worst(residuals: Float) -> float:
@@ -192,7 +254,9 @@ def _by_pieces(pieces: tuple[Piece, ...], size: Float) -> Float:
 
 
 def _held_out(halves: Sequence[tuple[Float, Float]], fits: Sequence[tuple[Piece, ...]]) -> Float:
-    """Return the absolute log error of every size as the other half predicts it, inside that half's sizes."""
+    """Return the absolute log error of every size as the other half predicts it, inside that half's
+    sizes.
+    """
     out = [np.zeros(0)]
     for (fitted, _), (size, seconds), pieces in zip(halves, halves[::-1], fits, strict=False):
         inside = (size >= fitted[0]) & (size <= fitted[-1])
@@ -201,10 +265,11 @@ def _held_out(halves: Sequence[tuple[Float, Float]], fits: Sequence[tuple[Piece,
 
 
 def step_of(curve: Curve) -> tuple[float, float, float] | None:
-    """Find where the time of a call jumps: the size below, the size above [B], and the factor between them; None without a jump.
+    """Find where the time of a call jumps: the size below, the size above [B], and the factor
+    between them; None without a jump.
 
-    With a latency and a rate, time never grows faster than the size. Growth beyond that shows a change of method: at least a quarter, and
-    thrice what 95 % of the other neighbours show.
+    With a latency and a rate, time never grows faster than the size. Growth beyond that shows a
+    change of method: at least a quarter, and thrice what 95 % of the other neighbours show.
     """
     size, seconds = curve.size_bytes, curve.seconds
     if len(size) < 2 * MIN_SIZES:

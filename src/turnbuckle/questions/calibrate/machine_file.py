@@ -1,4 +1,6 @@
-"""A machine as the text of a machine file: what `turnbuckle.machine.load` reads back to the same numbers."""
+"""A machine as the text of a machine file: what `turnbuckle.machine.load` reads back to the same
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def is_name(text: str) -> bool:
 def quoted(text: str) -> str:
     """Return a TOML string of one line.
 
-    A character that cannot be printed becomes a blank. Runs of dots are shortened to what a reader of machine files accepts.
+    A character that cannot be printed becomes a blank. Runs of dots are shortened to what a reader
+    of machine files accepts.
 
     >>> quoted('a "b"' + chr(7))
     '"a \\\\"b\\\\" "'
@@ -34,7 +37,11 @@ def quoted(text: str) -> str:
     return '"' + shown.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def machine_text(parameters: Mapping[str, Parameter], comments: Sequence[str] = (), **head: str | int | Sequence[str]) -> str:
+def machine_text(
+    parameters: Mapping[str, Parameter],
+    comments: Sequence[str] = (),
+    **head: str | int | Sequence[str],
+) -> str:
     """Return the text of a machine file.
 
     Parameters
@@ -43,7 +50,9 @@ def machine_text(parameters: Mapping[str, Parameter], comments: Sequence[str] = 
     comments : lines put before everything.
     head : keys of the machine itself; what is empty or 0 is left out.
     """
-    lines = [f"# {''.join(c if c.isprintable() else ' ' for c in c)}".rstrip() for c in comments] + ["", "[machine]"]
+    lines = [
+        f"# {''.join(c if c.isprintable() else ' ' for c in c)}".rstrip() for c in comments
+    ] + ["", "[machine]"]
     for key, value in head.items():
         if isinstance(value, Sequence) and not isinstance(value, str):
             text = f"[{', '.join(quoted(v) for v in value)}]"

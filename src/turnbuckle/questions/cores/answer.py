@@ -1,4 +1,6 @@
-"""Answer to how many cores a GPU needs: fitted laws, numbers of cores that can be run, and their words."""
+"""Answer to how many cores a GPU needs: fitted laws, numbers of cores that can be run, and their
+words.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from turnbuckle.questions.cores.runs import Runs
 
 #: Laws whose criterion differs by less fit as well (Burnham and Anderson 2002).
 TIE: Final = 2.0
-#: From here on a law is excluded unless the correction for few runs alone sets it back: its weight is below 5 %.
+#: From here on a law is excluded unless the correction for few runs alone sets it back: its weight
+#: is below 5 %.
 FAR: Final = 2.0 * math.log(20.0)
 #: Efficiencies this close to the one asked for reach it.
 EVEN: Final = 1e-9
@@ -34,7 +37,8 @@ class Candidate(Ranged, Declared):
     Attributes
     ----------
     fit : its parameters, criterion and residuals; `fit.missing` says why there are none.
-    cores : cores per GPU for the efficiency; infinite where no number is enough, nan where it was not fitted.
+    cores : cores per GPU for the efficiency; infinite where no number is enough, nan where it was
+        not fitted.
     low, high : 90 % interval.
     """
 
@@ -55,7 +59,12 @@ class Candidate(Ranged, Declared):
         """Return the fitted parameters by name; None where the law was not fitted."""
         if not self.fitted:
             return None
-        return {name: value for (name, _), value in zip(self.fit.law.parameters, self.fit.values[0].tolist(), strict=True)}
+        return {
+            name: value
+            for (name, _), value in zip(
+                self.fit.law.parameters, self.fit.values[0].tolist(), strict=True
+            )
+        }
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,8 @@ class Count(Declared):
 
     Attributes
     ----------
-    reaches : probability that it reaches the efficiency asked for: draws of all laws not excluded, by their Akaike weights.
+    reaches : probability that it reaches the efficiency asked for: draws of all laws not excluded,
+        by their Akaike weights.
     """
 
     cores: float
@@ -147,14 +157,24 @@ class Cores(Shown):
     def below(self) -> Count | None:
         """Return the most efficient of the numbers of cores smaller than `whole`."""
         enough = self.whole
-        return None if enough is None else max((c for c in self.counts if c.cores < enough.cores), key=lambda c: c.efficiency, default=None)
+        return (
+            None
+            if enough is None
+            else max(
+                (c for c in self.counts if c.cores < enough.cores),
+                key=lambda c: c.efficiency,
+                default=None,
+            )
+        )
 
     def sentence(self) -> str:
         """Return the answer in one sentence."""
         return _sentence(self)
 
     def table(self) -> pl.DataFrame:
-        """Return a row for each whole number of cores: run time [s], share of what the GPU can do."""
+        """Return a row for each whole number of cores: run time [s], share of what the GPU can
+        do.
+        """
         return pl.DataFrame([count.as_dict() for count in self.counts], infer_schema_length=None)
 
     def headline(self) -> str:
@@ -203,8 +223,20 @@ def span(value: float, low: float, high: float) -> str:
     >>> span(3.0304, 2.871, 3.22), span(12.49, 11.4, math.inf), span(0.00304, 0.0029, 0.0032)
     ('3.03 (2.87 to 3.22)', '12.5 (11.4 or more)', '0.00304 (0.00290 to 0.00320)')
     """
-    places = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 0.1 else min(12, 2 - math.floor(math.log10(max(value, 1e-12))))
-    upper = f"{low:.{places}f} to {high:.{places}f}" if math.isfinite(high) else f"{low:.{places}f} or more"
+    places = (
+        0
+        if value >= 100
+        else 1
+        if value >= 10
+        else 2
+        if value >= 0.1
+        else min(12, 2 - math.floor(math.log10(max(value, 1e-12))))
+    )
+    upper = (
+        f"{low:.{places}f} to {high:.{places}f}"
+        if math.isfinite(high)
+        else f"{low:.{places}f} or more"
+    )
     return f"{value:.{places}f} ({upper})"
 
 
@@ -214,11 +246,15 @@ def between(low: float, high: float, most: float = math.inf) -> str:
     >>> between(2.93, 8.701), between(11.4, math.inf), between(2.93, 170.0, most=16)
     ('2.93 to 8.7', '11.4 or more', '2.93 or more')
     """
-    return f"{low:.3g} to {high:.3g}" if high <= most and math.isfinite(high) else f"{low:.3g} or more"
+    return (
+        f"{low:.3g} to {high:.3g}" if high <= most and math.isfinite(high) else f"{low:.3g} or more"
+    )
 
 
 def shape(count: Count) -> str:
-    """Format a number of cores that can be run: ``"4 cores"``, ``"12 cores (4 ranks x 3 threads)"``."""
+    """Format a number of cores that can be run: ``"4 cores"``, ``"12 cores (4 ranks x 3
+    threads)"``.
+    """
     words = _cores(count.cores)
     if count.ranks is None or count.threads is None or min(count.ranks, count.threads) <= 1:
         return words
@@ -235,7 +271,10 @@ def _sentence(answer: Cores) -> str:
         return f"{name}{step}; no law describes the runs: cores for {asked} cannot be said"
     after = "" if answer.following is None else f"; measure at {_cores(answer.following)} next"
     if answer.missed:
-        found = f"the {chosen.fit.law.name} law says {number(answer.cores)} for {asked}, but misses the runs"
+        found = (
+            f"the {chosen.fit.law.name} law says {number(answer.cores)} for {asked}, but misses "
+            "the runs"
+        )
         return f"{name}{step}; {found}{after}"
     if answer.few:
         found = between(answer.low, answer.high, FARTHEST * answer.measured_cores[1])
@@ -254,9 +293,18 @@ def _sentence(answer: Cores) -> str:
         return f"{head}; no whole number that can be run reaches it"
     if any(_whole(c.cores) != _whole(answer.cores) for c in answer.ties):
         laws = ", ".join(f"{c.fit.law.name} {number(c.cores)}" for c in (chosen, *answer.ties))
-        return f"{name}{between(answer.low, answer.high)} cores per GPU for {asked}: the runs do not decide between laws ({laws}){after}"
-    few = "" if below is None else f"with {shape(below)} {reached(below.efficiency, answer.efficiency)}, "
-    return f"{head}; {few}with {shape(enough)} {reached(enough.efficiency, answer.efficiency)}{after}"
+        return (
+            f"{name}{between(answer.low, answer.high)} cores per GPU for {asked}: the runs do not "
+            f"decide between laws ({laws}){after}"
+        )
+    few = (
+        ""
+        if below is None
+        else f"with {shape(below)} {reached(below.efficiency, answer.efficiency)}, "
+    )
+    return (
+        f"{head}; {few}with {shape(enough)} {reached(enough.efficiency, answer.efficiency)}{after}"
+    )
 
 
 def _cores(count: float) -> str:
@@ -274,12 +322,22 @@ def sharing(curve: Curve) -> str:
     first = curve.steps[0].ranks
     ranks = f"{curve.ranks:g} rank{'' if curve.ranks == 1 else 's'}"
     each = "" if curve.threads == 1 else f" of {curve.threads:g} threads"
-    doubt = "single runs, no range" if curve.low is None else f"90 % range {curve.low:g} to {curve.high:g}"
+    doubt = (
+        "single runs, no range"
+        if curve.low is None
+        else f"90 % range {curve.low:g} to {curve.high:g}"
+    )
     if curve.ranks == first:
         then = curve.steps[1]
-        return f"sharing a GPU does not pay: {then.ranks:g} ranks{each} gain {percent(then.gain or 0.0)} over {first:g} ({doubt})"
+        return (
+            f"sharing a GPU does not pay: {then.ranks:g} ranks{each} gain "
+            f"{percent(then.gain or 0.0)} over {first:g} ({doubt})"
+        )
     last = ", the most measured" if curve.ranks == curve.steps[-1].ranks else ""
-    return f"sharing a GPU pays up to {ranks}{each}{last}: {percent(curve.gain)} faster than with {first:g} ({doubt})"
+    return (
+        f"sharing a GPU pays up to {ranks}{each}{last}: {percent(curve.gain)} faster than with "
+        f"{first:g} ({doubt})"
+    )
 
 
 def number(cores: float) -> str:
@@ -288,7 +346,9 @@ def number(cores: float) -> str:
 
 
 def how_many(count: float) -> str:
-    """Format a number of cores with its noun: ``"1 core"``, ``"3.03 cores"``, ``"no number of cores"``."""
+    """Format a number of cores with its noun: ``"1 core"``, ``"3.03 cores"``, ``"no number of
+    cores"``.
+    """
     words = number(count)
     return f"{words} core{'' if words == '1' else 's'}"
 
@@ -296,7 +356,13 @@ def how_many(count: float) -> str:
 def how_it_fits(c: Candidate) -> str:
     """Compare a law that is not excluded with the chosen one, in words."""
     above = c.above or 0.0
-    return "fits as well" if above < TIE else "is not excluded" if above < FAR else "cannot be excluded by so few runs"
+    return (
+        "fits as well"
+        if above < TIE
+        else "is not excluded"
+        if above < FAR
+        else "cannot be excluded by so few runs"
+    )
 
 
 def apart(c: Candidate) -> str:
@@ -307,7 +373,9 @@ def apart(c: Candidate) -> str:
 
 
 def node_sentence(answer: Cores) -> str:
-    """Return the efficiency that the node asked about reaches, in one sentence; without a law it is unknown."""
+    """Return the efficiency that the node asked about reaches, in one sentence; without a law it is
+    unknown.
+    """
     name = f"{answer.runs.program}: " if answer.runs.program else ""
     if answer.have is None:
         return f"{name}what this node reaches is not known: no law could be fitted"

@@ -1,11 +1,14 @@
-"""Laws fitted to runs: least squares on relative residuals, and a small-sample criterion to choose between them.
+"""Laws fitted to runs: least squares on relative residuals, and a small-sample criterion to choose
+between them.
 
-A run's residual is divided by the mean run time of its configuration, since timings scatter in proportion; repeats are runs
-of their own, so a configuration weighs as much as it was repeated.  The report's own fit of eq 5 takes plain seconds.
+A run's residual is divided by the mean run time of its configuration, since timings scatter in
+proportion; repeats are runs of their own, so a configuration weighs as much as it was repeated.
+The report's own fit of eq 5 takes plain seconds.
 
-The laws are linear in all parameters but the rate of the exponential one.  Bounded linear least squares is exact here: with
-four unknowns at most, every set of unknowns that may be zero is tried.  The rate is found by variable projection, a search
-over a grid and then between its neighbours.  Both work on all draws at once and have no random start.
+The laws are linear in all parameters but the rate of the exponential one.  Bounded linear least
+squares is exact here: with four unknowns at most, every set of unknowns that may be zero is tried.
+The rate is found by variable projection, a search over a grid and then between its neighbours.
+Both work on all draws at once and have no random start.
 
     AICc = n ln(RSS / n) + 2 k + 2 k (k + 1) / (n - k - 1)         Hurvich and Tsai 1989; k counts the error's variance
 """
@@ -38,18 +41,21 @@ _BLOCK: Final = 8_000_000
 FEWEST_SPARE: Final = 3
 #: Runs that any law needs; one more than it has unknowns where these are more.
 FEWEST_RUNS: Final = 4
-#: Residuals, as a share of the run time: what is far off, what is off if repeats say so too, and how unlikely that must be.
+#: Residuals, as a share of the run time: what is far off, what is off if repeats say so too, and
+#: how unlikely that must be.
 FAR_OFF, OFF, UNLIKELY = 0.10, 0.02, 0.01
 _GOLDEN, _NARROWINGS = (math.sqrt(5.0) - 1.0) / 2.0, 32
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Ranks and threads that a set of runs varies, and the range of each in which the answer is searched.
+    """Ranks and threads that a set of runs varies, and the range of each in which the answer is
+    searched.
 
     Attributes
     ----------
-    ranks, threads : least and most per GPU and per rank that an answer may have; one value where the runs have one.
+    ranks, threads : least and most per GPU and per rank that an answer may have; one value where
+        the runs have one.
     """
 
     ranks: laws.Range
@@ -69,8 +75,8 @@ class Axes:
 def axes(runs: Runs, farthest: float = math.inf) -> Axes:
     """Return what the runs vary; a count that is the same in all runs keeps its value.
 
-    If both vary, `farthest` bounds ranks and threads by this multiple of the most that were run. Without it, their product may lie within
-    the measured range while one of them is far beyond.
+    If both vary, `farthest` bounds ranks and threads by this multiple of the most that were run.
+    Without it, their product may lie within the measured range while one of them is far beyond.
     """
     spans: list[laws.Range] = []
     for values in (runs.ranks, runs.threads):
@@ -79,7 +85,10 @@ def axes(runs: Runs, farthest: float = math.inf) -> Axes:
     unbounded = Axes(spans[0], spans[1])
     if not unbounded.both or math.isinf(farthest):
         return unbounded
-    bounds = [(low, farthest * float(v.max())) for (low, _), v in zip(spans, (runs.ranks, runs.threads), strict=True)]
+    bounds = [
+        (low, farthest * float(v.max()))
+        for (low, _), v in zip(spans, (runs.ranks, runs.threads), strict=True)
+    ]
     return Axes(bounds[0], bounds[1])
 
 
@@ -92,7 +101,8 @@ class Law:
     name, words, equation : for tables.
     parameters : names and units.
     fit : (runs, seconds (draws, runs), weights (runs,)) -> parameters (draws, parameters).
-    seconds : (parameters (draws, p), ranks, threads) -> run time without MPI [s], shape (draws, ...) .
+    seconds : (parameters (draws, p), ranks, threads) -> run time without MPI [s], shape (draws,
+        ...) .
     limit : (parameters, t_mpi) -> shortest run time at any number of cores [s], shape (draws,).
     cores : (parameters, t_mpi, efficiency, axes) -> fewest cores per GPU, shape (draws,).
     needs : (runs) -> unknowns that these runs can tell apart.
@@ -114,7 +124,8 @@ def nonnegative(columns: Float, values: Float) -> Float:
 
     Parameters
     ----------
-    columns : shape (runs, unknowns), four unknowns at most; columns that depend on each other are not used together.
+    columns : shape (runs, unknowns), four unknowns at most; columns that depend on each other are
+        not used together.
     values : shape (draws, runs).
 
     Returns
@@ -148,7 +159,8 @@ def nonnegative(columns: Float, values: Float) -> Float:
 def _line(values: Float, weights: Float) -> Callable[[Float], tuple[Float, Float, Float]]:
     """Return the weighted least-squares fit of a + b column to values, a and b not negative.
 
-    The fit takes columns and returns (a, b, sum of squares).  Columns broadcast against values, shape (draws, runs).
+    The fit takes columns and returns (a, b, sum of squares).  Columns broadcast against values,
+    shape (draws, runs).
     """
     w = weights**2
 
@@ -173,14 +185,21 @@ def _line(values: Float, weights: Float) -> Callable[[Float], tuple[Float, Float
 
 
 def _hybrid_columns(ranks: Float, threads: Float) -> Float:
-    return np.stack([np.ones_like(ranks), 1.0 / ranks, 1.0 / threads, 1.0 / (ranks * threads)], axis=-1)
+    return np.stack(
+        [np.ones_like(ranks), 1.0 / ranks, 1.0 / threads, 1.0 / (ranks * threads)], axis=-1
+    )
 
 
 def _fit_hybrid(runs: Runs, seconds: Float, weights: Float) -> Float:
     columns = _hybrid_columns(runs.ranks, runs.threads)
-    # what does not vary cannot be told from c_seq; with one axis, nor can c_hyb from the coefficient of that axis
+    # what does not vary cannot be told from c_seq; with one axis, nor can c_hyb from the
+    # coefficient of that axis
     varies = axes(runs)
-    use = [0, *([1] if varies.ranks[0] != varies.ranks[1] else []), *([2] if varies.threads[0] != varies.threads[1] else [])]
+    use = [
+        0,
+        *([1] if varies.ranks[0] != varies.ranks[1] else []),
+        *([2] if varies.threads[0] != varies.threads[1] else []),
+    ]
     if varies.both and np.linalg.matrix_rank(columns) == 4:
         use.append(3)
     out = np.zeros((len(seconds), 4))
@@ -230,7 +249,9 @@ def _fit_exponential(runs: Runs, seconds: Float, weights: Float) -> Float:
 
 
 def _fit_floor(runs: Runs, seconds: Float, weights: Float) -> Float:
-    """Fit a time that falls down to a floor: every count from which on the runs may be flat is tried, two counts on either side."""
+    """Fit a time that falls down to a floor: every count from which on the runs may be flat is
+    tried, two counts on either side.
+    """
     cores, counts = runs.cores, np.unique(runs.cores)
     best, left = np.zeros((len(seconds), 3)), np.full(len(seconds), math.inf)
     for bend in counts[2:-1]:
@@ -266,7 +287,14 @@ LAWS: Final[dict[Name, Law]] = {
         lambda p, ranks, threads: laws.hybrid_seconds(ranks, threads, *_spread(p, ranks)),
         lambda p, t_mpi: laws.hybrid_limit(t_mpi, p[:, 0]),
         lambda p, t_mpi, share, varies: laws.hybrid_cores(
-            t_mpi, p[:, 0], p[:, 1], p[:, 2], p[:, 3], share, ranks=varies.ranks, threads=varies.threads
+            t_mpi,
+            p[:, 0],
+            p[:, 1],
+            p[:, 2],
+            p[:, 3],
+            share,
+            ranks=varies.ranks,
+            threads=varies.threads,
         ),
         _needs_hybrid,
     ),
@@ -278,7 +306,9 @@ LAWS: Final[dict[Name, Law]] = {
         _fit_exponential,
         lambda p, ranks, threads: laws.exponential_seconds(ranks * threads, *_spread(p, ranks)),
         lambda p, t_mpi: np.asarray(t_mpi + p[:, 0]),
-        lambda p, t_mpi, share, varies: _at_least(laws.exponential_cores(t_mpi + p[:, 0], p[:, 1], p[:, 2], share), varies),
+        lambda p, t_mpi, share, varies: _at_least(
+            laws.exponential_cores(t_mpi + p[:, 0], p[:, 1], p[:, 2], share), varies
+        ),
         lambda runs: 3,
     ),
     "usl": Law(
@@ -289,7 +319,9 @@ LAWS: Final[dict[Name, Law]] = {
         _fit_usl,
         lambda p, ranks, threads: laws.usl_seconds(ranks * threads, *_spread(p, ranks)),
         lambda p, t_mpi: laws.usl_limit(t_mpi, p[:, 0], p[:, 1], p[:, 2]),
-        lambda p, t_mpi, share, varies: _at_least(laws.usl_cores(t_mpi, p[:, 0], p[:, 1], p[:, 2], share), varies),
+        lambda p, t_mpi, share, varies: _at_least(
+            laws.usl_cores(t_mpi, p[:, 0], p[:, 1], p[:, 2], share), varies
+        ),
         lambda runs: 3,
     ),
     "floor": Law(
@@ -300,14 +332,18 @@ LAWS: Final[dict[Name, Law]] = {
         _fit_floor,
         lambda p, ranks, threads: laws.floor_seconds(ranks * threads, *_spread(p, ranks)),
         lambda p, t_mpi: np.asarray(t_mpi + np.maximum(p[:, 0], p[:, 2])),
-        lambda p, t_mpi, share, varies: _at_least(laws.floor_cores(t_mpi, p[:, 0], p[:, 1], p[:, 2], share), varies),
+        lambda p, t_mpi, share, varies: _at_least(
+            laws.floor_cores(t_mpi, p[:, 0], p[:, 1], p[:, 2], share), varies
+        ),
         lambda runs: 3,
     ),
 }
 
 
 def _spread(parameters: Float, like: Float) -> list[Float]:
-    """Return parameters (draws, p) as p arrays (draws, 1, ...) that broadcast against core counts."""
+    """Return parameters (draws, p) as p arrays (draws, 1, ...) that broadcast against core
+    counts.
+    """
     return [np.asarray(column).reshape(-1, *([1] * np.ndim(like))) for column in parameters.T]
 
 
@@ -319,7 +355,8 @@ class Fit:
     ----------
     law : which.
     values : its parameters, shape (1, parameters).
-    aicc : the criterion; infinite where the runs are too few for its correction, None where they are too few for the law.
+    aicc : the criterion; infinite where the runs are too few for its correction, None where they
+        are too few for the law.
     aic : the same without its correction for few runs.
     rms : root mean square of the residuals, as a share of the run time.
     unknowns : parameters that were free, the error's variance not among them.
@@ -343,13 +380,16 @@ def weights(runs: Runs) -> Float:
 
 
 def aicc(rss: float, runs: int, unknowns: int) -> float:
-    """Return AICc from a sum of squared relative residuals; `unknowns` without the error's variance.  Infinite for too few runs.
+    """Return AICc from a sum of squared relative residuals; `unknowns` without the error's
+    variance.  Infinite for too few runs.
 
     >>> round(aicc(0.01, 12, 3), 2)
     -71.37
     """
     k = unknowns + 1
-    return aic(rss, runs, unknowns) + (2 * k * (k + 1) / (runs - k - 1) if runs > k + 1 else math.inf)
+    return aic(rss, runs, unknowns) + (
+        2 * k * (k + 1) / (runs - k - 1) if runs > k + 1 else math.inf
+    )
 
 
 def aic(rss: float, runs: int, unknowns: int) -> float:
@@ -366,7 +406,8 @@ def fit(law: Law, runs: Runs) -> Fit:
     unknowns, count = law.needs(runs), len(runs)
     fewest = max(FEWEST_RUNS, unknowns + 1)
     missing = []
-    # the same counts again say nothing about the shape of a law, nor do splits of the same cores about its limit
+    # the same counts again say nothing about the shape of a law, nor do splits of the same cores
+    # about its limit
     shapes = {"hybrid": 2, "floor": 4}.get(law.name, unknowns)
     if runs.core_counts < shapes:
         missing.append(f"{shapes} different core counts")
@@ -375,12 +416,22 @@ def fit(law: Law, runs: Runs) -> Fit:
     if count < fewest:
         missing.append(f"{fewest} runs")
     if missing:
-        return Fit(law, np.zeros((1, len(law.parameters))), None, math.nan, unknowns, " and ".join(missing))
+        return Fit(
+            law, np.zeros((1, len(law.parameters))), None, math.nan, unknowns, " and ".join(missing)
+        )
     w = weights(runs)
     y = (runs.seconds - runs.mpi_seconds)[None, :]
     values = law.fit(runs, y, w)
     rss = float((((y - law.seconds(values, runs.ranks, runs.threads)) * w) ** 2).sum())
-    return Fit(law, values, aicc(rss, count, unknowns), math.sqrt(rss / count), unknowns, aic=aic(rss, count, unknowns), runs=count)
+    return Fit(
+        law,
+        values,
+        aicc(rss, count, unknowns),
+        math.sqrt(rss / count),
+        unknowns,
+        aic=aic(rss, count, unknowns),
+        runs=count,
+    )
 
 
 def misses(fitted: Fit, runs: Runs, limit_seconds: float) -> str:
@@ -394,9 +445,14 @@ def misses(fitted: Fit, runs: Runs, limit_seconds: float) -> str:
     pure = float((((y - runs.mean_of_repeats(y)) * w) ** 2).sum())
     spare, left = len(runs) - runs.shapes, runs.shapes - fitted.unknowns
     if spare >= FEWEST_SPARE and left > 0 and fitted.rms > OFF:
-        ratio = ((fitted.rms**2 * len(runs) - pure) / left) / (pure / spare) if pure > 0 else math.inf
+        ratio = (
+            ((fitted.rms**2 * len(runs) - pure) / left) / (pure / spare) if pure > 0 else math.inf
+        )
         if f_tail(left, spare, ratio) < UNLIKELY:
-            return f"residuals of {fitted.rms:.1%} of the run time, repeats differ by {math.sqrt(pure / spare):.1%}"
+            return (
+                f"residuals of {fitted.rms:.1%} of the run time, repeats differ by "
+                f"{math.sqrt(pure / spare):.1%}"
+            )
     fastest = float(runs.mean_of_repeats(runs.seconds).min())
     if fastest < (1.0 - OFF) * limit_seconds:
         return f"fastest measured {fastest:.4g} s, shortest by the law {limit_seconds:.4g} s"
@@ -406,9 +462,10 @@ def misses(fitted: Fit, runs: Runs, limit_seconds: float) -> str:
 def redrawn(fitted: Fit, runs: Runs, draws: int, seed: int) -> tuple[Float, Float]:
     """Return parameters and MPI time of draws of the runs: shapes (draws, parameters) and (draws,).
 
-    With repeats (three more runs than configurations) the deviations of repeats from the mean of their configuration are drawn again.
-    Without repeats, normal deviations as large as the residuals are drawn. The size of the noise is itself drawn, with the uncertainty that
-    so few runs leave. It is never below what the law leaves unexplained.
+    With repeats (three more runs than configurations) the deviations of repeats from the mean of
+    their configuration are drawn again. Without repeats, normal deviations as large as the
+    residuals are drawn. The size of the noise is itself drawn, with the uncertainty that so few
+    runs leave. It is never below what the law leaves unexplained.
     """
     draw = np.random.Generator(np.random.Philox(seed))
     w, y = weights(runs), runs.seconds - runs.mpi_seconds
@@ -418,10 +475,14 @@ def redrawn(fitted: Fit, runs: Runs, draws: int, seed: int) -> tuple[Float, Floa
     noise = residual * draw.standard_normal((draws, len(runs)))
     if (spare := len(runs) - runs.shapes) >= FEWEST_SPARE:
         times = np.bincount(runs.shape_of)[runs.shape_of]
-        off = ((y - runs.mean_of_repeats(y)) * w * np.sqrt(times / np.maximum(times - 1, 1)))[times > 1]
+        off = ((y - runs.mean_of_repeats(y)) * w * np.sqrt(times / np.maximum(times - 1, 1)))[
+            times > 1
+        ]
         pure = math.sqrt(float((off**2).mean()))
         if pure > 0.0:
-            noise = off[draw.integers(len(off), size=(draws, len(runs)))] * max(1.0, residual / pure)
+            noise = off[draw.integers(len(off), size=(draws, len(runs)))] * max(
+                1.0, residual / pure
+            )
             left = spare
     noise = noise * np.sqrt(left / draw.chisquare(left, size=(draws, 1)))
     scatter = float(np.std(runs.mpi_seconds, ddof=1)) if len(runs) > 1 else 0.0

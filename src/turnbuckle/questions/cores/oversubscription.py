@@ -1,9 +1,10 @@
 """Several MPI ranks on one GPU: where one more stops paying.
 
-From one count of ranks to the next, at the same threads a rank, performance (one over the run time, or throughput) gains
-some share.  Sharing pays up to the count before the first step that gains less than a threshold.  The noise of a step is that
-of the repeats, pooled over the curve (Student's t on logarithms, since timings scatter in proportion); single runs have none
-that is known, and get no interval.
+From one count of ranks to the next, at the same threads a rank, performance (one over the run time,
+or throughput) gains some share.  Sharing pays up to the count before the first step that gains less
+than a threshold.  The noise of a step is that of the repeats, pooled over the curve (Student's t on
+logarithms, since timings scatter in proportion); single runs have none that is known, and get no
+interval.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class Curve(Declared):
 
     @property
     def gain(self) -> float:
-        """Return the gain in performance at the count up to which sharing pays, over the first count."""
+        """Return the gain in performance at the count up to which sharing pays, over the first
+        count.
+        """
         return next(s.performance for s in self.steps if s.ranks == self.ranks) - 1.0
 
     @property
@@ -92,10 +95,19 @@ def curves(runs: Runs, worth: float = WORTH) -> list[Curve]:
     return out
 
 
-def _curve(runs: Runs, threads: float, some: np.ndarray[Any, np.dtype[np.bool_]], worth: float) -> Curve:
-    logs = [(float(r), np.log(runs.seconds[some & (runs.ranks == r)])) for r in np.unique(runs.ranks[some])]
+def _curve(
+    runs: Runs, threads: float, some: np.ndarray[Any, np.dtype[np.bool_]], worth: float
+) -> Curve:
+    logs = [
+        (float(r), np.log(runs.seconds[some & (runs.ranks == r)]))
+        for r in np.unique(runs.ranks[some])
+    ]
     spare = sum(v.size - 1 for _, v in logs)
-    scatter = math.sqrt(sum(float(((v - v.mean()) ** 2).sum()) for _, v in logs) / spare) if spare else None
+    scatter = (
+        math.sqrt(sum(float(((v - v.mean()) ** 2).sum()) for _, v in logs) / spare)
+        if spare
+        else None
+    )
     start = float(logs[0][1].mean())
     steps = [Step(logs[0][0], logs[0][1].size, math.exp(start), 1.0)]
     chances: list[float] = []
@@ -107,11 +119,15 @@ def _curve(runs: Runs, threads: float, some: np.ndarray[Any, np.dtype[np.bool_]]
             pays: Pays = "yes, of single runs" if gain >= worth else "no, of single runs"
             chances.append(math.nan)
         else:
-            low, high, chance = _doubt(better, scatter * math.sqrt(1 / before.size + 1 / now.size), spare, needed)
+            low, high, chance = _doubt(
+                better, scatter * math.sqrt(1 / before.size + 1 / now.size), spare, needed
+            )
             pays = "yes" if chance >= 1 - TAIL else "no" if chance <= TAIL else "undecided"
             chances.append(chance)
         performance = math.exp(start - float(now.mean()))
-        steps.append(Step(ranks, now.size, math.exp(float(now.mean())), performance, gain, low, high, pays))
+        steps.append(
+            Step(ranks, now.size, math.exp(float(now.mean())), performance, gain, low, high, pays)
+        )
 
     def up_to(enough: list[bool]) -> float:
         """Return the count before the first step that does not pay."""
@@ -130,4 +146,8 @@ def _doubt(better: float, error: float, spare: int, needed: float) -> tuple[floa
     if error == 0.0:
         return math.expm1(better), math.expm1(better), float(better >= needed)
     reach = student_quantile(spare, 1 - TAIL) * error
-    return math.expm1(better - reach), math.expm1(better + reach), student_cdf(spare, (better - needed) / error)
+    return (
+        math.expm1(better - reach),
+        math.expm1(better + reach),
+        student_cdf(spare, (better - needed) / error),
+    )

@@ -1,18 +1,21 @@
 """How many CPU cores one recording needs: its threads as they ran, with fewer cores.
 
-A recording with context switches says when each thread was on a core.  With n cores and k threads that want one, they share: each advances
-n / k as fast.  Two bounds hold the run time, whatever the order in which the system lets threads run:
+A recording with context switches says when each thread was on a core.  With n cores and k threads
+that want one, they share: each advances n / k as fast.  Two bounds hold the run time, whatever the
+order in which the system lets threads run:
 
     at least   max(T, W / n)                       no thread ever waits for a core that is free
     at most    T + sum of (k(t) / n - 1) dt        over instants with k(t) > n: everything stands still for as long, the GPU as well
 
-T is the recorded run time, k(t) the threads on a core, W the time that all threads were on one.  With as many cores as threads ran at once
-both are T, and neither ever falls with fewer cores.  A thread that polls in a wait needs its core here; what a thread would have done on
-a core that it did not get while it was recorded is not in the recording.
+T is the recorded run time, k(t) the threads on a core, W the time that all threads were on one.
+With as many cores as threads ran at once both are T, and neither ever falls with fewer cores.  A
+thread that polls in a wait needs its core here; what a thread would have done on a core that it did
+not get while it was recorded is not in the recording.
 
-On another CPU, `speed` times as fast, work takes 1 / speed of its time.  The run takes at least max(T - U (1 - 1 / speed), W / (n speed)),
-with U the time in which any thread ran.  It takes at most what the sum above gives with max(k / n, 1) / speed in place of k / n, wherever a
-thread runs and that is more than 1.
+On another CPU, `speed` times as fast, work takes 1 / speed of its time.  The run takes at least
+max(T - U (1 - 1 / speed), W / (n speed)), with U the time in which any thread ran.  It takes at
+most what the sum above gives with max(k / n, 1) / speed in place of k / n, wherever a thread runs
+and that is more than 1.
 """
 
 from __future__ import annotations
@@ -80,7 +83,8 @@ class Replayed(Shown):
 
     def figures(self) -> list[Figure]:
         """Return the figure of both bounds over the number of cores."""
-        from turnbuckle.questions.cores.figures import bounds_figure  # a verb without figures does not load them
+        # a verb without figures does not load them
+        from turnbuckle.questions.cores.figures import bounds_figure
 
         return [bounds_figure(self)]
 
@@ -91,8 +95,14 @@ class Replayed(Shown):
             return f"Cores: no number of cores of this CPU is sure to keep {share}"
         each = "" if self.gpus == 1 else f" for {self.gpus} GPUs"
         if self.fewest == self.enough:
-            return f"Cores: {self.enough:,} core{'s' * (self.enough != 1)}{each} keep{'s' * (self.enough == 1)} {share}"
-        return f"Cores: {self.fewest:,} to {self.enough:,} cores{each} keep {share}; measure with {self.fewest:,}"
+            return (
+                f"Cores: {self.enough:,} core{'s' * (self.enough != 1)}{each} "
+                f"keep{'s' * (self.enough == 1)} {share}"
+            )
+        return (
+            f"Cores: {self.fewest:,} to {self.enough:,} cores{each} keep {share}; measure with "
+            f"{self.fewest:,}"
+        )
 
 
 def replayed(profile: Profile, *, efficiency: float = 0.9, speed: float = 1.0) -> Replayed:
@@ -110,14 +120,25 @@ def replayed(profile: Profile, *, efficiency: float = 0.9, speed: float = 1.0) -
     """
     trace = profile.trace
     if not 0.5 <= efficiency <= 0.999:
-        raise error_of("A031.quantity", found=f"{efficiency:g}", subject="--efficiency", least=0.5, most=0.999, example="--efficiency 0.9")
+        raise error_of(
+            "A031.quantity",
+            found=f"{efficiency:g}",
+            subject="--efficiency",
+            least=0.5,
+            most=0.999,
+            example="--efficiency 0.9",
+        )
     if not 0.01 <= speed <= 100:
         raise error_of("A471.speed", found=f"{speed:g}")
     gpus = pl.concat([trace.table(t)["device"].fill_null(-1) for t in DEVICE_TABLES]).n_unique()
     if not gpus:
         raise error_of("A152", where=trace.name, missing="GPU activity")
     if not trace.scheduling.height:
-        raise error_of("A208", where=trace.name, found=f"{trace.api['thread'].n_unique():,} threads with calls, no context switches")
+        raise error_of(
+            "A208",
+            where=trace.name,
+            found=f"{trace.api['thread'].n_unique():,} threads with calls, no context switches",
+        )
     seconds, running = _running(profile)
     at_once = int(running.max(initial=0))
     whole = profile.seconds
@@ -125,7 +146,9 @@ def replayed(profile: Profile, *, efficiency: float = 0.9, speed: float = 1.0) -
     any_seconds = float(seconds[running > 0].sum())
     counts = []
     for cores in range(1, max(at_once, 1) + 1):
-        slower = np.where(running > 0, np.maximum(np.maximum(running / cores, 1.0) / speed, 1.0), 1.0)
+        slower = np.where(
+            running > 0, np.maximum(np.maximum(running / cores, 1.0) / speed, 1.0), 1.0
+        )
         most = whole + float((seconds * (slower - 1.0)).sum())
         least = max(whole - any_seconds * max(1.0 - 1.0 / speed, 0.0), busy / (cores * speed))
         counts.append(Fewer(cores, cores / gpus, min(least, most), most))
@@ -141,15 +164,30 @@ def replayed(profile: Profile, *, efficiency: float = 0.9, speed: float = 1.0) -
 def _running(profile: Profile) -> tuple[Float, Float]:
     """Return lengths of stretches of the run [s] and how many threads were on a core in each.
 
-    A thread whose first row takes it off was on one before; one that is never taken off stays on it.
+    A thread whose first row takes it off was on one before; one that is never taken off stays on
+    it.
     """
     first, last = profile.first_ns, profile.last_ns
     times: list[np.ndarray] = []
-    for rows in profile.trace.scheduling.drop_nulls("running").sort("time_ns", maintain_order=True).partition_by("thread"):
-        times_ns, on = np.clip(rows["time_ns"].to_numpy(), first, last), rows["running"].to_numpy() != 0
+    for rows in (
+        profile.trace.scheduling.drop_nulls("running")
+        .sort("time_ns", maintain_order=True)
+        .partition_by("thread")
+    ):
+        times_ns, on = (
+            np.clip(rows["time_ns"].to_numpy(), first, last),
+            rows["running"].to_numpy() != 0,
+        )
         change = np.diff(on.astype(np.int64), prepend=0 if on[0] else 1)
         before = [] if on[0] else [(first, 1)]
-        times.append(np.array([*before, *zip(times_ns[change != 0].tolist(), change[change != 0].tolist(), strict=True)]).reshape(-1, 2))
+        times.append(
+            np.array(
+                [
+                    *before,
+                    *zip(times_ns[change != 0].tolist(), change[change != 0].tolist(), strict=True),
+                ]
+            ).reshape(-1, 2)
+        )
     every = np.concatenate(times) if times else np.zeros((0, 2), dtype=np.int64)
     every = every[np.argsort(every[:, 0], kind="stable")]
     edges = np.concatenate([[first], every[:, 0], [last]])

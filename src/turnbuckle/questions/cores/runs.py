@@ -17,9 +17,9 @@ column             meaning
 ``repeat``         number of the repetition; may be left out: lines alike in all counts are repeats
 =================  ==================================================================================================
 
-Errors besides those of `turnbuckle.foundation.table_file`: A030 columns that contradict each other or leave something open, A034 one
-run twice, A032 as many core counts as recordings, A033 recordings of different programs, A150 no runs, A152 a recording that
-does not show its cores.
+Errors besides those of `turnbuckle.foundation.table_file`: A030 columns that contradict each other
+or leave something open, A034 one run twice, A032 as many core counts as recordings, A033 recordings
+of different programs, A150 no runs, A152 a recording that does not show its cores.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ from turnbuckle.trace.intervals import union_ns
 
 COLUMNS = (
     Column("program", "", needed=False),
-    *(Column(name, "1", needed=False, least=1, whole=True, most=1e7) for name in ("cores", "ranks", "threads", "gpus")),
+    *(
+        Column(name, "1", needed=False, least=1, whole=True, most=1e7)
+        for name in ("cores", "ranks", "threads", "gpus")
+    ),
     Column("ranks per gpu", "1", needed=False, above=True, most=1e6),
     Column("run time", "s", needed=False, least=1e-12, most=1e12),
     Column("throughput", "1", needed=False, least=1e-30, most=1e30),
@@ -63,7 +66,8 @@ class Runs:
     Attributes
     ----------
     program : its name, empty where none was given.
-    ranks, threads : MPI ranks per GPU and threads per rank; where only cores are known, one rank with as many threads.
+    ranks, threads : MPI ranks per GPU and threads per rank; where only cores are known, one rank
+        with as many threads.
     seconds : run time [s], or of a unit of work where throughput was given.
     mpi_seconds : of it in MPI [s]; zeros where it was not given.
     split : whether ranks and threads are known, not only their product.
@@ -95,8 +99,14 @@ class Runs:
 
     @cached_property
     def shape_of(self) -> Int:
-        """Return the number of each run's configuration (ranks, threads); runs of one configuration are repeats."""
-        return np.unique(np.column_stack([self.ranks, self.threads]), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+        """Return the number of each run's configuration (ranks, threads); runs of one configuration
+        are repeats.
+        """
+        return (
+            np.unique(np.column_stack([self.ranks, self.threads]), axis=0, return_inverse=True)[1]
+            .ravel()
+            .astype(np.int64)
+        )
 
     @cached_property
     def shapes(self) -> int:
@@ -120,7 +130,13 @@ def read_runs(path: str | Path) -> list[Runs]:
     if not len(table):
         raise error_of("A150.empty", where=table.name, table=_TABLE)
     if len(table) > MOST_RUNS:
-        raise error_of("A030.long", where=table.name, found=f"{len(table):,} lines", table=_TABLE, most_runs=MOST_RUNS)
+        raise error_of(
+            "A030.long",
+            where=table.name,
+            found=f"{len(table):,} lines",
+            table=_TABLE,
+            most_runs=MOST_RUNS,
+        )
     _complete(table)
     ranks, threads, split = _counts(table)
     seconds, mpi = _times(table)
@@ -130,7 +146,18 @@ def read_runs(path: str | Path) -> list[Runs]:
     for name in dict.fromkeys(names):
         rows = [i for i, n in enumerate(names) if n == name]
         labels = tuple(f"line {table.lines[i]}" for i in rows)
-        out.append(Runs(name, ranks[rows], threads[rows], seconds[rows], mpi[rows], split, "throughput" in table.columns, labels))
+        out.append(
+            Runs(
+                name,
+                ranks[rows],
+                threads[rows],
+                seconds[rows],
+                mpi[rows],
+                split,
+                "throughput" in table.columns,
+                labels,
+            )
+        )
     return out
 
 
@@ -161,7 +188,9 @@ def _complete(table: Table) -> None:
 def _counts(table: Table) -> tuple[Float, Float, bool]:
     """Return ranks per GPU, threads per rank, and whether the two are known separately."""
     has, gpus = set(table.columns), table.number("gpus", 1.0)
-    split = bool(has & {"ranks", "ranks per gpu"}) or {"cores", "threads"} <= has or "cores" not in has
+    split = (
+        bool(has & {"ranks", "ranks per gpu"}) or {"cores", "threads"} <= has or "cores" not in has
+    )
     ranks = table.number("ranks") / gpus if "ranks" in has else table.number("ranks per gpu", 1.0)
     threads = table.number("threads", 1.0)
     if "cores" in has:
@@ -176,7 +205,10 @@ def _counts(table: Table) -> tuple[Float, Float, bool]:
             raise error_of(
                 "A030.cores",
                 where=table.where(i, "cores"),
-                found=f"{cores[i]:g} cores per GPU, {ranks[i]:g} ranks per GPU of {threads[i]:g} threads",
+                found=(
+                    f"{cores[i]:g} cores per GPU, {ranks[i]:g} ranks per GPU of {threads[i]:g} "
+                    "threads"
+                ),
             )
     if (many := np.flatnonzero(ranks * threads > MOST_CORES)).size:
         i = int(many[0])
@@ -186,20 +218,30 @@ def _counts(table: Table) -> tuple[Float, Float, bool]:
 
 
 def _times(table: Table) -> tuple[Float, Float]:
-    seconds = table.number("run time") if "run time" in table.columns else 1.0 / table.number("throughput")
+    seconds = (
+        table.number("run time")
+        if "run time" in table.columns
+        else 1.0 / table.number("throughput")
+    )
     mpi = table.number("mpi time", 0.0)
     if (wrong := np.flatnonzero(mpi >= seconds)).size:
         i = int(wrong[0])
-        raise error_of("A030.mpi", where=table.where(i, "mpi time"), found=f"{mpi[i]:g} s of {seconds[i]:g} s")
+        raise error_of(
+            "A030.mpi", where=table.where(i, "mpi time"), found=f"{mpi[i]:g} s of {seconds[i]:g} s"
+        )
     return seconds, mpi
 
 
 def _once(table: Table, names: Sequence[str], ranks: Float, threads: Float) -> None:
     repeat = table.number("repeat")
     met: dict[tuple[str, float, float, float], int] = {}
-    for i, key in enumerate(zip(names, ranks.tolist(), threads.tolist(), repeat.tolist(), strict=True)):
+    for i, key in enumerate(
+        zip(names, ranks.tolist(), threads.tolist(), repeat.tolist(), strict=True)
+    ):
         if not np.isnan(repeat[i]) and key in met:
-            raise error_of("A034", where=table.where(i, "repeat"), found=f"as in line {table.lines[met[key]]}")
+            raise error_of(
+                "A034", where=table.where(i, "repeat"), found=f"as in line {table.lines[met[key]]}"
+            )
         met[key] = i
 
 
@@ -209,18 +251,25 @@ def from_profiles(profiles: Sequence[Profile], core_counts: Sequence[int] | None
     Parameters
     ----------
     profiles : one a run.
-    core_counts : CPU cores per GPU of each; None takes the MPI ranks per GPU that each recording shows, one thread each.
+    core_counts : CPU cores per GPU of each; None takes the MPI ranks per GPU that each recording
+        shows, one thread each.
 
     Raises
     ------
-    UsageError : A032 unless there are as many of `core_counts` as profiles, A033 if the profiles share no kernel.
+    UsageError : A032 unless there are as many of `core_counts` as profiles, A033 if the profiles
+        share no kernel.
     CannotAnswer : A152 if a profile shows no ranks or no GPU and `core_counts` is None.
     """
-    if core_counts is not None and (len(core_counts) != len(profiles) or any(not 1 <= n <= MOST_CORES for n in core_counts)):
+    if core_counts is not None and (
+        len(core_counts) != len(profiles) or any(not 1 <= n <= MOST_CORES for n in core_counts)
+    ):
         counts = f"{','.join(str(n) for n in core_counts)[:60]} for {len(profiles)} recordings"
         raise error_of("A032.count", where="--at", found=counts, most_cores=MOST_CORES)
     _one_program(profiles)
-    cores = np.array(core_counts if core_counts is not None else [_ranks_per_gpu(p) for p in profiles], dtype=np.float64)
+    cores = np.array(
+        core_counts if core_counts is not None else [_ranks_per_gpu(p) for p in profiles],
+        dtype=np.float64,
+    )
     mpi = [mpi_seconds(p) for p in profiles]
     ones = np.ones(len(profiles))
     return Runs(
@@ -238,7 +287,14 @@ def from_profiles(profiles: Sequence[Profile], core_counts: Sequence[int] | None
 def mpi_seconds(profile: Profile) -> float:
     """Return the time in MPI, mean over the ranks [s]; calls inside other calls count once."""
     calls = profile.trace.mpi
-    by_thread = [union_ns(f["start_ns"].to_numpy(), f["end_ns"].to_numpy()) for f in calls.partition_by("thread")] if calls.height else []
+    by_thread = (
+        [
+            union_ns(f["start_ns"].to_numpy(), f["end_ns"].to_numpy())
+            for f in calls.partition_by("thread")
+        ]
+        if calls.height
+        else []
+    )
     return sum(by_thread) * 1e-9 / max(profile.trace.mpi_ranks["rank"].n_unique(), 1)
 
 
@@ -253,7 +309,11 @@ def _ranks_per_gpu(profile: Profile) -> float:
 
 
 def _one_program(profiles: Sequence[Profile]) -> None:
-    kernels = [(p.trace.name, set(kernel_table(p)["kernel"].to_list())) for p in profiles if p.trace.kernels.height]
+    kernels = [
+        (p.trace.name, set(kernel_table(p)["kernel"].to_list()))
+        for p in profiles
+        if p.trace.kernels.height
+    ]
     counted = Counter(name for _, names in kernels for name in names)
     for file, names in kernels:
         if len(kernels) > 1 and all(counted[n] == 1 for n in names):

@@ -1,8 +1,10 @@
-"""Calls that carry the latency: the cost of added distance along the critical path, by group of calls.
+"""Calls that carry the latency: the cost of added distance along the critical path, by group of
+calls.
 
-The run time at an added latency s is T(0) plus the integral of the slope up to s, and the slope is a sum over the edges of the
-critical path.  Each edge belongs to a group of calls.  The sums by group are exact: together they are the whole penalty.  If a curve
-has very many pieces, only the pieces that add most are walked, and the others are taken to have the same mix.
+The run time at an added latency s is T(0) plus the integral of the slope up to s, and the slope is
+a sum over the edges of the critical path.  Each edge belongs to a group of calls.  The sums by
+group are exact: together they are the whole penalty.  If a curve has very many pieces, only the
+pieces that add most are walked, and the others are taken to have the same mix.
 """
 
 from __future__ import annotations
@@ -29,13 +31,26 @@ _ASKED: Final = 3
 _SIZES: Final = 6
 #: Stands for the size of what copies nothing.
 _NO_SIZE: Final = -2
-#: Pieces of the curve walked one by one; of more, those that add most, and the others share their mix.
+#: Pieces of the curve walked one by one; of more, those that add most, and the others share their
+#: mix.
 _WALKED: Final = 48
 #: Parts of the latency that a carrier can pay for, and the part that belongs to each kind of edge.
 _PAID: Final = ("call", "command", "host work", "return", "transfer")
-_PAY_OF: Final = {"deliver": "command", "stream": "command", "run": "transfer", "fault": "transfer", "sync": "return", "host": "host work"}
+_PAY_OF: Final = {
+    "deliver": "command",
+    "stream": "command",
+    "run": "transfer",
+    "fault": "transfer",
+    "sync": "return",
+    "host": "host work",
+}
 _PAY_OF_EDGE: Final = np.array([_PAID.index(_PAY_OF.get(word, "call")) for word in EDGE])
-_TO: Final = {"copy_h2d": "to the device", "copy_d2h": "to the host", "copy_d2d": "inside the device", "copy_p2p": "to another device"}
+_TO: Final = {
+    "copy_h2d": "to the device",
+    "copy_d2h": "to the host",
+    "copy_d2d": "inside the device",
+    "copy_p2p": "to another device",
+}
 
 
 @dataclass(frozen=True)
@@ -44,9 +59,12 @@ class Carrier(Declared):
 
     Attributes
     ----------
-    call : name of the host call; "memory moved by the driver" for migrations, "call not recorded" where the trace lacks it.
-    asynchronous : run time [s] if none of them waited for the device; None where they do not wait, or it was not asked.
-    batched : run time [s] if those that follow each other without another crossing call between them paid for the distance once.
+    call : name of the host call; "memory moved by the driver" for migrations, "call not recorded"
+        where the trace lacks it.
+    asynchronous : run time [s] if none of them waited for the device; None where they do not wait,
+        or it was not asked.
+    batched : run time [s] if those that follow each other without another crossing call between
+        them paid for the distance once.
     batches : the number of calls left if so batched.
     """
 
@@ -63,7 +81,13 @@ class Carrier(Declared):
     batches: int | None = None
 
 
-def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Callable[[Float], Change], slack: float) -> list[Carrier]:
+def carriers(
+    profile: Profile,
+    replay: TimelineReplay,
+    curve: Curve,
+    change: Callable[[Float], Change],
+    slack: float,
+) -> list[Carrier]:
     """Return the groups of calls that carry the penalty at an added latency, the largest first.
 
     Parameters
@@ -82,11 +106,15 @@ def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Cal
     seconds *= penalty / seconds.sum()
     # break ties by name: the numbers of groups depend on names, which may be hashes
     carrying = np.flatnonzero(seconds > 0).tolist()
-    order = sorted(carrying, key=lambda g: (-round(float(seconds[g]) / penalty, 9), str(groups.labels[g])))[:NAMED]
+    order = sorted(
+        carrying, key=lambda g: (-round(float(seconds[g]) / penalty, 9), str(groups.labels[g]))
+    )[:NAMED]
     values = change(np.array([[slack]])).values
     largest = []
     for rank, g in enumerate(order):
-        carrier = groups.named(g, float(seconds[g]), float(seconds[g] / penalty), int(callers[g]), pays[g])
+        carrier = groups.named(
+            g, float(seconds[g]), float(seconds[g] / penalty), int(callers[g]), pays[g]
+        )
         if rank < _ASKED:
             carrier = _counterfactual(carrier, groups, g, profile, replay, values)
         largest.append(carrier)
@@ -94,9 +122,15 @@ def carriers(profile: Profile, replay: TimelineReplay, curve: Curve, change: Cal
 
 
 def _walked(
-    replay: TimelineReplay, curve: Curve, change: Callable[[Float], Change], slack: float, groups: _Groups
+    replay: TimelineReplay,
+    curve: Curve,
+    change: Callable[[Float], Change],
+    slack: float,
+    groups: _Groups,
 ) -> tuple[Float, Int, list[tuple[str, ...]]]:
-    """Return the seconds that each group adds up to `slack`, its number of calls on the critical path, and what they pay for."""
+    """Return the seconds that each group adds up to `slack`, its number of calls on the critical
+    path, and what they pay for.
+    """
     ends = np.minimum(curve.at[1:], slack)
     lengths = np.maximum(ends - curve.at[:-1], 0.0)
     rises = lengths * curve.slopes
@@ -108,7 +142,9 @@ def _walked(
     low, high = curve.at[pieces], ends[pieces]
     middle, step = (low + high) / 2, (high - low) * 1e-3
     # close to the middle, so that no kink of the price lies between the points
-    before, at_middle, beyond = (change(slacks[:, None]).values for slacks in (middle - step, middle, middle + step))
+    before, at_middle, beyond = (
+        change(slacks[:, None]).values for slacks in (middle - step, middle, middle + step)
+    )
     for number, k in enumerate(pieces.tolist()):
         direction = (beyond[number] - before[number]) / (2 * step[number])
         path = replay.path_at(at_middle[number])
@@ -121,8 +157,13 @@ def _walked(
         if share.sum():
             seconds += rises[k] * share / share.sum()
         called[groups.caller_of(path)] = True
-        paid[group, _PAID.index("call") if in_calls else _PAY_OF_EDGE[replay.graph.kind[path]]] = True
-    pays = [tuple(word for word, is_paid in zip(_PAID, row, strict=True) if is_paid) for row in paid.tolist()]
+        paid[group, _PAID.index("call") if in_calls else _PAY_OF_EDGE[replay.graph.kind[path]]] = (
+            True
+        )
+    pays = [
+        tuple(word for word, is_paid in zip(_PAID, row, strict=True) if is_paid)
+        for row in paid.tolist()
+    ]
     # a call and all that it started are of one group
     return seconds, np.bincount(groups.group[called], minlength=groups.count), pays
 
@@ -136,7 +177,9 @@ def _among(numbers: Int, count: int) -> Bool:
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Groups of calls of one name that copy the same; every activity that can carry latency belongs to one."""
+    """Groups of calls of one name that copy the same; every activity that can carry latency belongs
+    to one.
+    """
 
     profile: Profile
     replay: TimelineReplay
@@ -151,7 +194,9 @@ class _Groups:
 
     @classmethod
     def of(cls, profile: Profile, replay: TimelineReplay) -> _Groups:
-        """Group activities: each counts as the call that started it, and each call as what it copies."""
+        """Group activities: each counts as the call that started it, and each call as what it
+        copies.
+        """
         graph, n = replay.graph, len(replay.graph.activity)
         caller = np.arange(n)
         started = np.full(n, -1, dtype=np.int64)
@@ -167,27 +212,55 @@ class _Groups:
         page = kind == words.index("migration")
         names, name = _named_calls(profile, graph.activity, page)
         copies = np.isin(kind[carried], [words.index(word) for word in _TO]) | page[caller]
-        size = np.where(copies, profile.activities["size_bytes"].fill_null(0).to_numpy()[graph.activity][carried], _NO_SIZE)
+        size = np.where(
+            copies,
+            profile.activities["size_bytes"].fill_null(0).to_numpy()[graph.activity][carried],
+            _NO_SIZE,
+        )
         one_call, _ = alike(name[caller], kind[carried] * copies, waits[caller])
         _, first_of_size = alike(one_call, size)
         # sizes of a call with many sizes are grouped by their power of ten
         several = np.bincount(one_call[first_of_size]) > _SIZES
-        decade = np.floor(np.log10(np.maximum(size, 1), where=size > 0, out=np.full(n, -1.0))).astype(np.int64)
-        group, first = alike(one_call, np.where(several[one_call] & (size != _NO_SIZE), decade, size))
+        decade = np.floor(
+            np.log10(np.maximum(size, 1), where=size > 0, out=np.full(n, -1.0))
+        ).astype(np.int64)
+        group, first = alike(
+            one_call, np.where(several[one_call] & (size != _NO_SIZE), decade, size)
+        )
         sizes: list[list[int]] = [[] for _ in first]
-        for k, size_bytes in zip(group[first_of_size].tolist(), size[first_of_size].tolist(), strict=True):
+        for k, size_bytes in zip(
+            group[first_of_size].tolist(), size[first_of_size].tolist(), strict=True
+        ):
             sizes[k].append(size_bytes)
         labels = [
-            (names[called], _TO.get(words[moved], ""), None if of[0] == _NO_SIZE else (min(of), max(of)), waiting)
+            (
+                names[called],
+                _TO.get(words[moved], ""),
+                None if of[0] == _NO_SIZE else (min(of), max(of)),
+                waiting,
+            )
             for called, moved, of, waiting in zip(
-                name[caller[first]].tolist(), kind[carried[first]].tolist(), sizes, waits[caller[first]].tolist(), strict=True
+                name[caller[first]].tolist(),
+                kind[carried[first]].tolist(),
+                sizes,
+                waits[caller[first]].tolist(),
+                strict=True,
             )
         ]
-        return cls(profile, replay, caller, group, labels, np.bincount(group[_among(caller, n)], minlength=len(labels)))
+        return cls(
+            profile,
+            replay,
+            caller,
+            group,
+            labels,
+            np.bincount(group[_among(caller, n)], minlength=len(labels)),
+        )
 
     @cached_property
     def crossing(self) -> tuple[Int, Bool]:
-        """Return the calls that cross to the device, in the order of their threads and times, and which begin a thread."""
+        """Return the calls that cross to the device, in the order of their threads and times, and
+        which begin a thread.
+        """
         profile, replay = self.profile, self.replay
         category, row = profile.activities["category"], replay.graph.activity
         words = category.dtype.categories.to_list()  # type: ignore[attr-defined]
@@ -213,11 +286,19 @@ class _Groups:
         """Return the host calls of a group."""
         return np.flatnonzero(_among(self.caller[self.group == group], len(self.caller)))
 
-    def named(self, group: int, seconds: float, share: float, count: int, pays: tuple[str, ...]) -> Carrier:
+    def named(
+        self, group: int, seconds: float, share: float, count: int, pays: tuple[str, ...]
+    ) -> Carrier:
         """Describe a group in words."""
         name, to, sizes, waits = self.labels[group]
         plural = "" if count == 1 else "s"
-        size_words = "" if sizes is None else f"{sizes[0]:,} B" if sizes[0] == sizes[1] else f"{sizes[0]:,} to {sizes[1]:,} B"
+        size_words = (
+            ""
+            if sizes is None
+            else f"{sizes[0]:,} B"
+            if sizes[0] == sizes[1]
+            else f"{sizes[0]:,} to {sizes[1]:,} B"
+        )
         if to:
             # a blocking call that returned early, because the driver staged the data, is neither
             manner = "blocking " if waits else "asynchronous " if "Async" in name else ""
@@ -232,8 +313,17 @@ class _Groups:
         return Carrier(name, words, count, int(self.sizes[group]), size, seconds, share, pays)
 
 
-def _counterfactual(carrier: Carrier, groups: _Groups, group: int, profile: Profile, replay: TimelineReplay, values: Float) -> Carrier:
-    """Replay the run with these calls not waiting, and with uninterrupted rows of them made one call."""
+def _counterfactual(
+    carrier: Carrier,
+    groups: _Groups,
+    group: int,
+    profile: Profile,
+    replay: TimelineReplay,
+    values: Float,
+) -> Carrier:
+    """Replay the run with these calls not waiting, and with uninterrupted rows of them made one
+    call.
+    """
     graph, calls = replay.graph, groups.calls(group)
     beyond = profile.seconds - float(graph.time_ns.max()) * 1e-9
     in_group = np.zeros(len(graph.activity), dtype=np.bool_)
@@ -277,5 +367,7 @@ def _named_calls(profile: Profile, rows: Int, page: Bool) -> tuple[list[str], In
     for index, text in zip(used.to_list(), given, strict=False):
         if text:
             number[index] = number_of.setdefault(text, len(number_of) + len(texts))
-    named = number[column.fill_null(count).to_numpy() if count else np.zeros(len(column), dtype=np.int64)][rows]
+    named = number[
+        column.fill_null(count).to_numpy() if count else np.zeros(len(column), dtype=np.int64)
+    ][rows]
     return [*texts, *number_of], np.where(named, named, page)

@@ -12,8 +12,26 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.machine import load
-from turnbuckle.show.terminal.asked import Network, NetworkSet, PcieOption, Seed, SourceNetwork, draws_of, network_of, replaying
-from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, FormatOption, NoCache, Output, Profile, Source, flat
+from turnbuckle.show.terminal.asked import (
+    Network,
+    NetworkSet,
+    PcieOption,
+    Seed,
+    SourceNetwork,
+    draws_of,
+    network_of,
+    replaying,
+)
+from turnbuckle.show.terminal.options import (
+    ASKED_PART,
+    AskedPart,
+    FormatOption,
+    NoCache,
+    Output,
+    Profile,
+    Source,
+    flat,
+)
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import judged
 
@@ -25,33 +43,61 @@ def slack(
     mode: Annotated[
         Literal["link", "api", "remoting", "network"],
         Parameter(
-            help="link: the fabric is longer; api: every crossing call blocks; remoting: calls go through the layer of --machine; network: "
+            help="link: the fabric is longer; api: every crossing call blocks; remoting: calls go "
+            "through the layer of --machine; network: "
             "messages between nodes take longer"
         ),
     ] = "link",
     machine: Annotated[
-        str | None, Parameter(help="remoting: the machine whose layer it is, a name or a TOML file; its round trip is what varies")
+        str | None,
+        Parameter(
+            help=(
+                "remoting: the machine whose layer it is, a name or a TOML file; its round trip "
+                "is what varies"
+            )
+        ),
     ] = None,
     pcie: PcieOption = "whole",
     over: Annotated[
         Literal["latency", "bandwidth", "launch", "kernel", "cpu", "both"],
-        Parameter(help="what to vary: added latency, another kind of speed, or both latency and bandwidth at once"),
+        Parameter(
+            help=(
+                "what to vary: added latency, another kind of speed, or both latency and "
+                "bandwidth at once"
+            )
+        ),
     ] = "latency",
     published: Annotated[
         str | None,
-        Parameter(help="also the binned answer of Shorts and Grant: modelled (their proxy in our replay), or a CSV of a measured surface"),
+        Parameter(
+            help=(
+                "also the binned answer of Shorts and Grant: modelled (their proxy in our "
+                "replay), or a CSV of a measured surface"
+            )
+        ),
     ] = None,
     starvation: Annotated[
-        Path | None, Parameter(help="CSV of the measured cost of idle gaps: lines such as 1 ms, 15 us under a heading")
+        Path | None,
+        Parameter(
+            help="CSV of the measured cost of idle gaps: lines such as 1 ms, 15 us under a heading"
+        ),
     ] = None,
     slack_class: Annotated[
         list[str] | None,
-        Parameter(help="api: only calls of these classes are delayed, separated by commas: launch, copy, memset, sync, alloc, event"),
+        Parameter(
+            help=(
+                "api: only calls of these classes are delayed, separated by commas: launch, "
+                "copy, memset, sync, alloc, event"
+            )
+        ),
     ] = None,
     repeats: Annotated[
         list[str] | None,
         Parameter(
-            help="run times of other runs of this program over the same part, separated by commas; their spread gives the 90 % range"
+            help=(
+                "run times of other runs of this program over the same part, separated by "
+                "commas; their spread gives the 90 % range"
+            )
         ),
     ] = None,
     source: Source = None,
@@ -61,7 +107,11 @@ def slack(
     draws: Annotated[
         int | None,
         Parameter(
-            name="--draws", help="draws for the 90 % range of run times and tolerances: 1000, or fewer for very long runs; 0 leaves it out"
+            name="--draws",
+            help=(
+                "draws for the 90 % range of run times and tolerances: 1000, or fewer for very "
+                "long runs; 0 leaves it out"
+            ),
         ),
     ] = None,
     seed: Seed = 20261121,
@@ -70,17 +120,26 @@ def slack(
     no_cache: NoCache = False,
     part: AskedPart = ASKED_PART,
 ) -> int:
-    """Say how much distance a run tolerates: run time against added latency, exactly, and the calls that carry it."""
+    """Say how much distance a run tolerates: run time against added latency, exactly, and the calls
+    that carry it.
+    """
     from turnbuckle.questions.distance import speeds as sweep
     from turnbuckle.questions.distance import tables as show_slack
     from turnbuckle.questions.distance.starvation import read_starvation
 
     draws_of(draws)
     of_network = mode == "network" and over == "bandwidth"
-    if over != "latency" and mode != "link" and (over != "both" or mode == "remoting") and not of_network:
+    if (
+        over != "latency"
+        and mode != "link"
+        and (over != "both" or mode == "remoting")
+        and not of_network
+    ):
         raise error_of("A015.mode", found=f"--mode {mode} --over {over}")
     if (mode == "remoting") != (machine is not None):
-        raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {machine}" if machine else ""))
+        raise error_of(
+            "A015.machine", found=f"--mode {mode}" + (f" --machine {machine}" if machine else "")
+        )
     if pcie != "whole" and (mode != "link" or over != "latency"):
         raise error_of("A015.pcie", found=f"--mode {mode} --over {over} --pcie {pcie}")
     layer = load(machine) if machine is not None else None
@@ -89,22 +148,49 @@ def slack(
     carried_by = network_of(network, network_set, source_network)
     if carried_by is not None and over != "latency" and not of_network:
         raise error_of("A015.latency", found=f"--over {over}")
-    if over != "latency" and any(word is not None for word in (published, starvation, slack_class, repeats)):
+    if over != "latency" and any(
+        word is not None for word in (published, starvation, slack_class, repeats)
+    ):
         raise error_of("A015.latency", found=f"--over {over}")
-    classes, repeat_seconds = flat(slack_class) or [], [parse(word, "s") for word in flat(repeats) or []]
+    classes, repeat_seconds = (
+        flat(slack_class) or [],
+        [parse(word, "s") for word in flat(repeats) or []],
+    )
     idle_cost = read_starvation(starvation) if starvation is not None else None
     seen = judged(profile, source, no_cache, part)
     with replaying():
         if over == "latency":
-            given: dict[str, Any] = {"starvation": idle_cost, "classes": classes, "repeats": repeat_seconds, "machine": layer}
+            given: dict[str, Any] = {
+                "starvation": idle_cost,
+                "classes": classes,
+                "repeats": repeat_seconds,
+                "machine": layer,
+            }
             given |= {"pcie": pcie} if pcie != "whole" else {}
-            slack_answer: Any = sweep.asked(seen, mode, draws=draws, seed=seed, network=carried_by, **given)
-            beside = [] if published is None else list(registry.load("services", "binned slack")(seen.profile, published))
+            slack_answer: Any = sweep.asked(
+                seen, mode, draws=draws, seed=seed, network=carried_by, **given
+            )
+            beside = (
+                []
+                if published is None
+                else list(registry.load("services", "binned slack")(seen.profile, published))
+            )
         else:
-            answer = sweep.asked(seen, mode, over, **({"network": carried_by} if of_network else {}))
+            answer = sweep.asked(
+                seen, mode, over, **({"network": carried_by} if of_network else {})
+            )
     if over == "latency":
-        binned: dict[str, Any] = {"published": [show_slack.beside_row(b) for b in beside]} if beside else {}
-        emit(slack_answer, "curve", partial(show_slack.show_slack, published=beside), format, output, **binned)
+        binned: dict[str, Any] = (
+            {"published": [show_slack.beside_row(b) for b in beside]} if beside else {}
+        )
+        emit(
+            slack_answer,
+            "curve",
+            partial(show_slack.show_slack, published=beside),
+            format,
+            output,
+            **binned,
+        )
     elif isinstance(answer, sweep.Surface):
         emit(answer, answer.rows(), show_slack.show_surface, format, output)
     else:

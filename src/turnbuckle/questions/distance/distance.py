@@ -1,4 +1,6 @@
-"""A run made ready for distance: what a longer link, calls that block or a layer change in it, and which machine is so far away."""
+"""A run made ready for distance: what a longer link, calls that block or a layer change in it, and
+which machine is so far away.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from turnbuckle.projection.elsewhere.drawn import DrawnMachine
 from turnbuckle.projection.elsewhere.holes import managed
 from turnbuckle.projection.elsewhere.priors import Draws
 from turnbuckle.projection.model import Model, Priced, link_bandwidth, nething
-from turnbuckle.projection.order import Prepared, changed, curve_times, doubted, open_ends, run_times, sum_times
+from turnbuckle.projection.order import (
+    Prepared,
+    changed,
+    curve_times,
+    doubted,
+    open_ends,
+    run_times,
+    sum_times,
+)
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.uncertainty import Uncertain, uncertain
 from turnbuckle.replay.timeline import Change, TimelineReplay
@@ -49,9 +59,14 @@ def delaying(classes: Sequence[str]) -> Model:
 
     def seconds(p: Pieces, machine: Priced, source: Priced) -> Float:
         value = machine.value("slack.call")
-        return slack_seconds(np.ones(int(covers(p).sum()), dtype=np.bool_), 0.0 if value is None else value)
+        return slack_seconds(
+            np.ones(int(covers(p).sum()), dtype=np.bool_), 0.0 if value is None else value
+        )
 
-    charges = tuple(replace(c, covers=covers, seconds=seconds) if c.name == "slack" else c for c in MODEL.charges)
+    charges = tuple(
+        replace(c, covers=covers, seconds=seconds) if c.name == "slack" else c
+        for c in MODEL.charges
+    )
     return replace(MODEL, charges=charges)
 
 
@@ -93,10 +108,18 @@ class Distance:
         layer: Machine | None = None,
         pcie: Pcie = "whole",
     ) -> Distance:
-        """Prepare an inspected profile; if classes are given, only their calls are delayed (`tolerate`)."""
+        """Prepare an inspected profile; if classes are given, only their calls are delayed
+        (`tolerate`).
+        """
         if (mode == "remoting") != (layer is not None):
-            raise error_of("A015.machine", found=f"--mode {mode}" + (f" --machine {layer.name}" if layer is not None else ""))
-        if layer is not None and Pair(seen.source, layer).target.value("remoting.round_trip") is None:
+            raise error_of(
+                "A015.machine",
+                found=f"--mode {mode}" + (f" --machine {layer.name}" if layer is not None else ""),
+            )
+        if (
+            layer is not None
+            and Pair(seen.source, layer).target.value("remoting.round_trip") is None
+        ):
             raise error_of("A015.layer", found=layer.name)
         if layer is not None and managed(seen.profile):
             raise error_of("A189", where=layer.name)
@@ -117,22 +140,47 @@ class Distance:
         ready = ready or seen.prepared(MODEL)
         timeline = trusted_timeline(ready)
         fabric = {c.parameter: c.set or c.assume for c in _fabric(pcie).changes}
-        missing = {n: p for n in FABRIC if (seen.source.value(n) is None or pcie == "local") and (p := fabric[n]) is not None}
+        missing = {
+            n: p
+            for n in FABRIC
+            if (seen.source.value(n) is None or pcie == "local") and (p := fabric[n]) is not None
+        }
         source = covered(seen.source.with_parameters(missing))
-        return cls(mode, seen, ready, timeline, source, missing, delaying(classes) if classes else MODEL, layer, pcie)
+        return cls(
+            mode,
+            seen,
+            ready,
+            timeline,
+            source,
+            missing,
+            delaying(classes) if classes else MODEL,
+            layer,
+            pcie,
+        )
 
     def change(self, slack: Float) -> Change:
-        """Return the change that an added one-way latency, or the round trip of a layer, makes; `slack` of shape (points, 1) [s]."""
+        """Return the change that an added one-way latency, or the round trip of a layer, makes;
+        `slack` of shape (points, 1) [s].
+        """
         source = self.plain()
         values = {**source.values, **self.through(), _VARIED[self.mode]: slack}
-        return changed(self.ready, anchored(self.ready.run, source, DrawnMachine(values, source.copies_vanish), self.model))
+        return changed(
+            self.ready,
+            anchored(
+                self.ready.run, source, DrawnMachine(values, source.copies_vanish), self.model
+            ),
+        )
 
     def through(self) -> dict[ParameterName, Float]:
         """Return the numbers of the layer as stated, shape (1, 1); none in the other modes."""
         if self.layer is None:
             return {}
         target = Pair(self.source, self.layer).target
-        return {n: np.full((1, 1), p.value) for n, p in target.parameters.items() if n.startswith("remoting.")}
+        return {
+            n: np.full((1, 1), p.value)
+            for n, p in target.parameters.items()
+            if n.startswith("remoting.")
+        }
 
     def unpriced(self) -> list[Finding]:
         """Return the finding on charges that lack a number of the source machine.
@@ -141,15 +189,26 @@ class Distance:
         """
         plain = self.plain()
         missing = anchored(self.ready.run, plain, plain, MODEL).missing
-        names = [n for c in MODEL.charges if c.name in missing for n in c.needs if self.source.value(n) is None]
+        names = [
+            n
+            for c in MODEL.charges
+            if c.name in missing
+            for n in c.needs
+            if self.source.value(n) is None
+        ]
         return [finding("M104", len(set(names)), ", ".join(dict.fromkeys(names)))] if names else []
 
     def plain(self) -> DrawnMachine:
         """Return the source machine at its stated values, as arrays."""
-        return DrawnMachine({n: np.full((1, 1), p.value) for n, p in self.source.parameters.items()}, self.source.copies_vanish)
+        return DrawnMachine(
+            {n: np.full((1, 1), p.value) for n, p in self.source.parameters.items()},
+            self.source.copies_vanish,
+        )
 
     def kinks(self) -> list[float]:
-        """Return the added latencies [s] beyond which reads in flight no longer cover the round trip."""
+        """Return the added latencies [s] beyond which reads in flight no longer cover the round
+        trip.
+        """
         reached = link_bandwidth(self.source, "h2d", self.source)
         in_flight, trip = window(self.source), self.source.value("link.round_trip")
         if self.mode != "link" or not reached or not in_flight or not trip:
@@ -157,40 +216,70 @@ class Distance:
         return [s for s in [(in_flight / float(reached) - trip) / 2] if 0 < s < FARTHEST]
 
     def machine_at(self, slack: float | Float) -> Machine:
-        """Return the machine that is so far away [s], as changes of the source: what `turnbuckle project` would be asked for.
+        """Return the machine that is so far away [s], as changes of the source: what `turnbuckle
+        project` would be asked for.
 
         Many latencies have shape (latencies, 1, 1).
         """
         value: Any = slack
-        away = MachineChange(_VARIED[self.mode], set=Parameter(value, 0.0, "s", "assumption", "what is asked for"))
+        away = MachineChange(
+            _VARIED[self.mode], set=Parameter(value, 0.0, "s", "assumption", "what is asked for")
+        )
         if self.layer is None:
-            return replace(_fabric(self.pcie), changes=(*_fabric(self.pcie).changes, away)) if self.mode == "link" else _blocking(away)
-        ways = self.layer.changes or tuple(MachineChange(n, set=p) for n, p in self.layer.parameters.items())
-        return replace(self.layer, base="source", changes=(*(c for c in ways if c.parameter.startswith("remoting.")), away), parameters={})
+            return (
+                replace(_fabric(self.pcie), changes=(*_fabric(self.pcie).changes, away))
+                if self.mode == "link"
+                else _blocking(away)
+            )
+        ways = self.layer.changes or tuple(
+            MachineChange(n, set=p) for n, p in self.layer.parameters.items()
+        )
+        return replace(
+            self.layer,
+            base="source",
+            changes=(*(c for c in ways if c.parameter.startswith("remoting.")), away),
+            parameters={},
+        )
 
     def drawn(self, slack: Float, draws: int, seed: int) -> Float:
-        """Draw run times [s] as `project` does, at each end of what nothing decides, the last with all of it; (ends, latencies, draws)."""
+        """Draw run times [s] as `project` does, at each end of what nothing decides, the last with
+        all of it; (ends, latencies, draws).
+        """
         question = uncertain(self.ready, self.seen.source, self.seen.fits, draws, seed)
         if len(self.replay.graph.time_ns) * draws * len(slack) <= _EXACT:
             size = max(_CELLS // (draws * max(len(self.ready.run), 1)), 1)
-            return np.concatenate([self._at_once(question, slack[k : k + size]) for k in range(0, len(slack), size)], axis=1)
-        pairs = [(declared, Pair(self.seen.source, declared)) for declared in map(self.machine_at, slack.tolist())]
+            return np.concatenate(
+                [self._at_once(question, slack[k : k + size]) for k in range(0, len(slack), size)],
+                axis=1,
+            )
+        pairs = [
+            (declared, Pair(self.seen.source, declared))
+            for declared in map(self.machine_at, slack.tolist())
+        ]
         return self._sampled(question, pairs, Draws(draws, seed))
 
     def _at_once(self, question: Uncertain, slack: Float) -> Float:
         """Draw the same with a leading axis of latencies."""
         declared = self.machine_at(slack[:, None, None])
-        replays, unsure, _ = question.samples(declared, Pair(self.seen.source, declared), self.model)
+        replays, unsure, _ = question.samples(
+            declared, Pair(self.seen.source, declared), self.model
+        )
         shape = len(slack), question.draws
         return np.stack([np.broadcast_to(end, shape) for end in (*replays, unsure)])
 
-    def _sampled(self, question: Uncertain, pairs: Sequence[tuple[Machine, Pair]], draws: Draws) -> Float:
-        """Draw the same where latencies have to share what is replayed; durations are made anew rather than kept for all of them."""
+    def _sampled(
+        self, question: Uncertain, pairs: Sequence[tuple[Machine, Pair]], draws: Draws
+    ) -> Float:
+        """Draw the same where latencies have to share what is replayed; durations are made anew
+        rather than kept for all of them.
+        """
         sums: list[Float] = []
         around: list[Float | None] = []
 
         def durations() -> Iterator[Durations]:
-            return (question.durations(declared, pair, self.model, draws) for declared, pair in pairs)
+            return (
+                question.durations(declared, pair, self.model, draws) for declared, pair in pairs
+            )
 
         def summed() -> Iterator[Durations]:
             for each in durations():
@@ -200,7 +289,11 @@ class Distance:
                 yield each
 
         seconds = curve_times(self.ready, summed())
-        plain = [None] * len(seconds) if self.ready.network is None else curve_times(replace(self.ready, network=None), durations())
+        plain = (
+            [None] * len(seconds)
+            if self.ready.network is None
+            else curve_times(replace(self.ready, network=None), durations())
+        )
         waited: Sequence[Float | None] = [None] * len(seconds)
         if self.ready.waiting is not None:
             waited = curve_times(replace(self.ready, timeline=self.ready.waiting), durations())
@@ -208,28 +301,51 @@ class Distance:
         points = zip(durations(), seconds, sums, around, plain, waited, strict=True)
         for each, by_replay, by_sum, recorded, without, longer in points:
             replay = np.broadcast_to(by_replay, (draws.draws,))
-            unsure = doubted(self.ready, replay, draws, by_sum, replay if recorded is None else recorded, without)
+            unsure = doubted(
+                self.ready, replay, draws, by_sum, replay if recorded is None else recorded, without
+            )
             ends = open_ends(self.ready, each, replay, longer)
-            out.append([np.broadcast_to(end, (draws.draws,)) for end in (*ends.all(unsure), ends.between(unsure, draws))])
+            out.append(
+                [
+                    np.broadcast_to(end, (draws.draws,))
+                    for end in (*ends.all(unsure), ends.between(unsure, draws))
+                ]
+            )
         # a run without any change has no loop that may look later: its ends are one
         count = max(map(len, out))
-        return np.stack([np.stack([*rows, *[rows[-1]] * (count - len(rows))]) for rows in out], axis=1)
+        return np.stack(
+            [np.stack([*rows, *[rows[-1]] * (count - len(rows))]) for rows in out], axis=1
+        )
 
 
 def _fabric(pcie: Pcie) -> Machine:
     """Return what is assumed of a fabric of any length, as changes of the source."""
     fabric = load(_FABRIC)
-    fabric = replace(fabric, name="distance", changes=tuple(c for c in fabric.changes if c.parameter in FABRIC))
+    fabric = replace(
+        fabric, name="distance", changes=tuple(c for c in fabric.changes if c.parameter in FABRIC)
+    )
     return ended_locally(fabric) if pcie == "local" else fabric
 
 
 def _blocking(away: MachineChange) -> Machine:
     """Return the source with every crossing call delayed."""
-    return Machine(name="distance", title="", summary="", year=0, coupling="relative", base="source", changes=(away,))
+    return Machine(
+        name="distance",
+        title="",
+        summary="",
+        year=0,
+        coupling="relative",
+        base="source",
+        changes=(away,),
+    )
 
 
 #: What varies in each mode.
-_VARIED: Final[Mapping[Mode, ParameterName]] = {"link": "slack.link", "api": "slack.call", "remoting": "remoting.round_trip"}
+_VARIED: Final[Mapping[Mode, ParameterName]] = {
+    "link": "slack.link",
+    "api": "slack.call",
+    "remoting": "remoting.round_trip",
+}
 
 
 def window(machine: Machine) -> float:
@@ -246,7 +362,12 @@ def covered(source: Machine) -> Machine:
     bandwidth, efficiency = source.value("link.h2d.bandwidth"), source.value("link.h2d.efficiency")
     if bandwidth is None:
         return source
-    needed = bandwidth * (1.0 if efficiency is None else min(efficiency, 1.0)) * trip.value / request.value
+    needed = (
+        bandwidth
+        * (1.0 if efficiency is None else min(efficiency, 1.0))
+        * trip.value
+        / request.value
+    )
     if needed <= tags.value:
         return source
     note = f"at least what the observed bandwidth needs over the round trip; {tags.note}"

@@ -1,4 +1,6 @@
-"""Tornado: how much longer or shorter the run gets when one class of its time changes by one per cent."""
+"""Tornado: how much longer or shorter the run gets when one class of its time changes by one per
+cent.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def drawn(shares: list[Share], measured: float) -> list[Share]:
 
 
 def per_cent(seconds: float, measured: float) -> str:
-    """Return the change of run time for one per cent of change in a class, an elasticity in per cent.
+    """Return the change of run time for one per cent of change in a class, an elasticity in per
+    cent.
 
     >>> per_cent(0.0123, 1.0), per_cent(0.4, 1.0), per_cent(1e-6, 1.0)
     ('0.012\\xa0%', '0.40\\xa0%', '<\\xa00.001\\xa0%')
@@ -35,7 +38,9 @@ def per_cent(seconds: float, measured: float) -> str:
 
 
 def tornado(shares: list[Share], measured: float) -> Figure:
-    """Draw one bar a class: to the left what one per cent less of it saves, to the right what one per cent more costs."""
+    """Draw one bar a class: to the left what one per cent less of it saves, to the right what one
+    per cent more costs.
+    """
     rows: Rows = []
     for i, s in enumerate(drawn(shares, measured)):
         left, right = s.left / measured, s.right / measured
@@ -43,10 +48,29 @@ def tornado(shares: list[Share], measured: float) -> Figure:
         label = more if abs(left - right) < 1e-3 * max(right, 1e-12) else f"−{less} / +{more}"
         path = f"{number(s.seconds, 's')} on the critical path, {percent(s.seconds / measured)}"
         tip = f"{name}: one per cent less saves {less}, one per cent more costs {more}; {path}"
-        rows.append({"row": i, "what": name, "less": -left, "more": right, "zero": 0.0, "label": label, "tip": tip})
+        rows.append(
+            {
+                "row": i,
+                "what": name,
+                "less": -left,
+                "more": right,
+                "zero": 0.0,
+                "label": label,
+                "tip": tip,
+            }
+        )
     widest = max([r["more"] for r in rows] + [-r["less"] for r in rows] + [1e-9])
-    title, words = "change of run time when this class of time changes by 1 %", "replace(format(datum.value, '+.2~f'), '-', '−') + ' %'"
-    x = quantity("more", [-1.08 * widest, 1.3 * widest], title=title, labelExpr=f"datum.value == 0 ? '0' : {words}", tickCount=7)
+    title, words = (
+        "change of run time when this class of time changes by 1 %",
+        "replace(format(datum.value, '+.2~f'), '-', '−') + ' %'",
+    )
+    x = quantity(
+        "more",
+        [-1.08 * widest, 1.3 * widest],
+        title=title,
+        labelExpr=f"datum.value == 0 ? '0' : {words}",
+        tickCount=7,
+    )
     y = row_axis(len(rows), inner=0.35, outer=0.2)
     layers = [
         marks.bars(None, of(x, "less"), y, x2="zero", tip=True, color=SAVED),
@@ -57,7 +81,12 @@ def tornado(shares: list[Share], measured: float) -> Figure:
     ]
     spec = plot(layers, 26 * len(rows), (_NAMES, 8, 2, 42), rows)
     table = [
-        {"class": clean(s.what), "critical_path_seconds": s.seconds, "left_derivative_seconds": s.left, "right_derivative_seconds": s.right}
+        {
+            "class": clean(s.what),
+            "critical_path_seconds": s.seconds,
+            "left_derivative_seconds": s.left,
+            "right_derivative_seconds": s.right,
+        }
         for s in shares
     ]
     alt = "Change of run time for one per cent of change. " + "; ".join(r["tip"] for r in rows)

@@ -1,4 +1,6 @@
-"""Tables of `turnbuckle slack`, for terminal and report alike: what a run tolerates, and which calls carry the latency."""
+"""Tables of `turnbuckle slack`, for terminal and report alike: what a run tolerates, and which
+calls carry the latency.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,18 @@ from turnbuckle.questions.distance.carriers import Carrier
 from turnbuckle.questions.distance.figures import fibre, interval_matters, reach
 from turnbuckle.questions.distance.question import Slack, Tolerance
 from turnbuckle.show.table import Cell, Table, cells
-from turnbuckle.show.text import DASH, NARROW, clean, count, listed, number, percent, plural, seconds, terms
+from turnbuckle.show.text import (
+    DASH,
+    NARROW,
+    clean,
+    count,
+    listed,
+    number,
+    percent,
+    plural,
+    seconds,
+    terms,
+)
 
 #: Carriers in a table.
 CARRIERS: Final = 8
@@ -23,7 +36,8 @@ _AWAY: Final = terms("way to be far away")
 
 
 def tolerance_table(*answers: Slack) -> Table:
-    """Return, for each share by which the run may be longer, the added one-way latency that each answer allows.
+    """Return, for each share by which the run may be longer, the added one-way latency that each
+    answer allows.
 
     Parameters
     ----------
@@ -31,27 +45,53 @@ def tolerance_table(*answers: Slack) -> Table:
     """
     rows, head = [], ["run may be"]
     for answer in answers:
-        head += [f">{_AWAY[answer.mode]}", *([f">90{NARROW}% range"] if answer.band is not None else []), ">as fibre"]
+        head += [
+            f">{_AWAY[answer.mode]}",
+            *([f">90{NARROW}% range"] if answer.band is not None else []),
+            ">as fibre",
+        ]
     for tolerances in zip(*(answer.tolerances for answer in answers), strict=True):
         row = [Cell(f"{percent(tolerances[0].share)} longer", tone="strong")]
         for answer, t in zip(answers, tolerances, strict=True):
-            interval = DASH if t.slack is None else bracket(t) if interval_matters(t.slack, t.low, t.high) else "exact"
+            interval = (
+                DASH
+                if t.slack is None
+                else bracket(t)
+                if interval_matters(t.slack, t.low, t.high)
+                else "exact"
+            )
             row += cells(
                 reach(t.slack),
                 *([interval] if answer.band is not None else []),
                 fibre(t.slack / answer.trips) if t.slack is not None else DASH,
             )
         rows.append(row)
-    varied = "round trip" if all(answer.mode == "remoting" for answer in answers) else "added one-way latency"
+    varied = (
+        "round trip"
+        if all(answer.mode == "remoting" for answer in answers)
+        else "added one-way latency"
+    )
     caption = (
-        f"Largest {varied} at which the run is longer by no more than the share in the first column, and the length of glass "
+        f"Largest {varied} at which the run is longer by no more than the share in the first "
+        "column, and the length of glass "
         "fibre with that delay (5 ns per metre)."
     )
     if any(answer.band is not None for answer in answers):
-        caption += f" Range: 90{NARROW}% of the draws of what is uncertain: the order where no rule derives it"
+        caption += (
+            f" Range: 90{NARROW}% of the draws of what is uncertain: the order where no rule "
+            "derives it"
+        )
         link = any(answer.mode == "link" for answer in answers)
-        caption += ", trips of a command, and reads in flight (their number, size and round trip)" if link else ""
-        caption += "; those of the link were not measured but assumed." if link and any(answer.assumed for answer in answers) else "."
+        caption += (
+            ", trips of a command, and reads in flight (their number, size and round trip)"
+            if link
+            else ""
+        )
+        caption += (
+            "; those of the link were not measured but assumed."
+            if link and any(answer.assumed for answer in answers)
+            else "."
+        )
     return Table(caption, head, rows, title="what the run tolerates")
 
 
@@ -61,7 +101,9 @@ def bracket(t: Tolerance) -> str:
 
 
 def carrier_table(study: Slack) -> Table | None:
-    """Return the calls that carry added latency into the run time, the largest share first; None without any."""
+    """Return the calls that carry added latency into the run time, the largest share first; None
+    without any.
+    """
     if not study.carriers:
         return None
     rows = []
@@ -78,8 +120,10 @@ def carrier_table(study: Slack) -> Table | None:
         )
     longer = float(study.curve(study.carried_at)) - float(study.curve.seconds[0])
     caption = (
-        f"Calls along the critical path that add up to the {seconds(longer)} by which the run is longer; shares are of the whole penalty. "
-        "What if: run time at the same distance with these calls changed. A batch: consecutive calls without another call to the GPU "
+        f"Calls along the critical path that add up to the {seconds(longer)} by which the run is "
+        "longer; shares are of the whole penalty. "
+        "What if: run time at the same distance with these calls changed. A batch: consecutive "
+        "calls without another call to the GPU "
         "between them, merged into one."
     )
     head = ["what", "of the penalty", ">adds", "call", "pays for", "what if the run"]
@@ -99,5 +143,8 @@ def what_if(c: Carrier, study: Slack) -> list[str]:
     if c.asynchronous is not None and c.asynchronous < most:
         out.append(f"did not wait there: {seconds(c.asynchronous)}")
     if c.batched is not None and c.batches is not None and c.batched < most:
-        out.append(f"made all {count(c.of)} in {plural(c.batches, 'batch', 'batches')}: {seconds(c.batched)}")
+        out.append(
+            f"made all {count(c.of)} in {plural(c.batches, 'batch', 'batches')}: "
+            f"{seconds(c.batched)}"
+        )
     return out

@@ -1,14 +1,16 @@
 """Cost of idle gaps: work that begins after a gap starts slower (clocks, caches, power states).
 
-The slack study saw penalties of several milliseconds a call that no order of calls explains (decision D10).  No model of it
-is known; a curve measured on the user's own GPU can be given, as lines of two quantities with units::
+The slack study saw penalties of several milliseconds a call that no order of calls explains
+(decision D10).  No model of it is known; a curve measured on the user's own GPU can be given, as
+lines of two quantities with units::
 
     idle gap, cost
     100 us,   2 us
     1 ms,     15 us
 
-A gap costs what the curve says, by straight lines from nothing at no gap, and beyond the last line what that one says.
-The recorded run has its own gaps in it, so that only the difference is charged; at no change nothing is.
+A gap costs what the curve says, by straight lines from nothing at no gap, and beyond the last line
+what that one says. The recorded run has its own gaps in it, so that only the difference is charged;
+at no change nothing is.
 """
 
 from __future__ import annotations
@@ -55,12 +57,17 @@ def read_starvation(path: str | Path) -> Starvation:
 
     Raises
     ------
-    UsageError : A061 where the file cannot be read, A066 for a line or number that cannot be; UnitError (U0xx) where a unit is missing.
+    UsageError : A061 where the file cannot be read, A066 for a line or number that cannot be;
+        UnitError (U0xx) where a unit is missing.
     """
     path = Path(path)
     text = read_text(path, "the curve of idle gaps", largest_bytes=_LARGEST_BYTES)
     points = [(0.0, 0.0)]
-    lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")]
+    lines = [
+        (n, line)
+        for n, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
     for number, line in lines[1:]:
         where = f"{path.name}:{number}"
         cells = [cell.strip() for cell in line.split(",")]
@@ -80,8 +87,11 @@ def read_starvation(path: str | Path) -> Starvation:
     return Starvation(idle, cost, path.name)
 
 
-def starved_seconds(profile: Profile, replay: TimelineReplay, values: Float, curve: Starvation) -> Float:
-    """Return the longest path [s] for each row of parameters, with the cost of idle gaps added to every kernel, to first order.
+def starved_seconds(
+    profile: Profile, replay: TimelineReplay, values: Float, curve: Starvation
+) -> Float:
+    """Return the longest path [s] for each row of parameters, with the cost of idle gaps added to
+    every kernel, to first order.
 
     Parameters
     ----------
@@ -113,7 +123,10 @@ def _devices(profile: Profile, replay: TimelineReplay) -> Int:
     track = profile.activities["track"].to_numpy()[replay.graph.activity]
     places = profile.tracks.select("process", "device").rows()
     number = {place: i for i, place in enumerate(dict.fromkeys(places))}
-    of_track = np.array([-1 if device is None else number[process, device] for process, device in places], dtype=np.int64)
+    of_track = np.array(
+        [-1 if device is None else number[process, device] for process, device in places],
+        dtype=np.int64,
+    )
     devices: Int = of_track[track]
     return devices
 
@@ -125,6 +138,8 @@ def _gaps(instants: Float, gpu: Int, kernels: Int) -> Float:
     for number in np.unique(gpu[gpu >= 0]):
         of_device = np.flatnonzero(gpu == number)
         of_device = of_device[np.lexsort((ended[of_device], begun[of_device]))]
-        busy_until = np.concatenate([begun[of_device][:1], np.maximum.accumulate(ended[of_device])[:-1]])
+        busy_until = np.concatenate(
+            [begun[of_device][:1], np.maximum.accumulate(ended[of_device])[:-1]]
+        )
         gaps[of_device] = np.maximum(begun[of_device] - busy_until, 0.0)
     return gaps[kernels]

@@ -1,4 +1,6 @@
-"""Terminal output of `turnbuckle slack`: the curve, the tolerances, and the calls that carry the latency."""
+"""Terminal output of `turnbuckle slack`: the curve, the tolerances, and the calls that carry the
+latency.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ AXES = terms("axis of a distance")
 
 
 def show_slack(console: Console, answer: Slack, published: Sequence[Beside] = ()) -> None:
-    """Print a curve, what a run tolerates, the calls that carry the latency, and the binned answers beside it."""
+    """Print a curve, what a run tolerates, the calls that carry the latency, and the binned answers
+    beside it.
+    """
     _print_curve(console, answer)
     if answer.network is not None:
         console.print(Text(network_words(answer.network, None), "dim"))
@@ -50,7 +54,13 @@ def show_slack(console: Console, answer: Slack, published: Sequence[Beside] = ()
 
 def show_sweep(console: Console, answer: Sweep) -> None:
     """Print run time against one kind of speed."""
-    table = titled(console, f"run time against the {answer.cost_of} (measured {seconds(answer.measured)})", "cost", "time", "vs now")
+    table = titled(
+        console,
+        f"run time against the {answer.cost_of} (measured {seconds(answer.measured)})",
+        "cost",
+        "time",
+        "vs now",
+    )
     for cost in SHOWN:
         time = float(answer.curve(cost))
         table.add_row(f"{cost:g}x", seconds(time), f"{answer.penalty(cost):.3f}x")
@@ -62,7 +72,10 @@ def show_sweep(console: Console, answer: Sweep) -> None:
     console.print(table)
     console.print()
     up, down = answer.elasticity
-    console.print(f"one per cent dearer lengthens the run by {up / 100:.3%}, one per cent cheaper shortens it by {down / 100:.3%}")
+    console.print(
+        f"one per cent dearer lengthens the run by {up / 100:.3%}, one per cent cheaper "
+        f"shortens it by {down / 100:.3%}"
+    )
     console.print(_exactness(len(answer.curve.breakpoints), answer.curve.gap), style="dim")
     print_findings(console, Answer(answer.run), brief=True)
 
@@ -71,24 +84,42 @@ def show_surface(console: Console, answer: Surface) -> None:
     """Print run time over added latency and bandwidth."""
     columns = [j for j, b in enumerate(answer.bandwidth) if j % 3 == 0]
     heads = [f"{answer.bandwidth[j]:.3g}x" for j in columns]
-    table = titled(console, f"run time against now, over added one-way latency and link bandwidth ({answer.mode})", "latency", *heads)
+    table = titled(
+        console,
+        f"run time against now, over added one-way latency and link bandwidth ({answer.mode})",
+        "latency",
+        *heads,
+    )
     for i, slack in enumerate(answer.slack):
         if i % 2 == 0:
             cells = [f"{answer.penalties[i, j]:.3f}x" for j in columns]
             table.add_row(seconds(float(slack)), *cells)
     console.print(table)
     console.print()
-    console.print(f"off by at most {answer.bound:.2%} of the run time; {answer.evaluations} longest paths replayed", style="dim")
+    console.print(
+        (
+            f"off by at most {answer.bound:.2%} of the run time; {answer.evaluations} longest "
+            "paths replayed"
+        ),
+        style="dim",
+    )
     print_findings(console, Answer(answer.run), brief=True)
 
 
 def _print_curve(console: Console, answer: Slack) -> None:
     console.print()
-    console.print(Text(f"run time {seconds(answer.measured)}; distance {_MODES[answer.mode].format(layer=answer.layer)}"))
+    console.print(
+        Text(
+            f"run time {seconds(answer.measured)}; distance "
+            f"{_MODES[answer.mode].format(layer=answer.layer)}"
+        )
+    )
     latencies = np.geomspace(NEAREST, FARTHEST, 49)
     longer = np.array([answer.penalty(float(s)) - 1.0 for s in latencies])
     ramp = _BARS if _encodes(console, _BARS) else _PLAIN_BARS
-    level = np.clip((np.log10(np.maximum(longer, 1e-4)) + 4) / 5 * (len(ramp) - 1), 0, len(ramp) - 1)
+    level = np.clip(
+        (np.log10(np.maximum(longer, 1e-4)) + 4) / 5 * (len(ramp) - 1), 0, len(ramp) - 1
+    )
     bars = "".join(ramp[round(float(v))] for v in level)
     console.print(Text.assemble(("100 ns ", "dim"), (bars, "cyan"), (" 100 ms", "dim")))
     console.print(Text("lowest bar: 0.01 % longer or less; highest: ten times or more", "dim"))
@@ -96,26 +127,51 @@ def _print_curve(console: Console, answer: Slack) -> None:
     starved = [] if answer.starved is None else ["with idle gaps"]
     drawn_too = answer.band is not None and bool((answer.band.lower != answer.band.upper).any())
     spread = [*(["90% range"] if drawn_too else []), *(["one more run"] if answer.repeats else [])]
-    table = titled(console, AXES[answer.mode], "as much as", "latency", "time", *spread, "vs now", *starved)
+    table = titled(
+        console, AXES[answer.mode], "as much as", "latency", "time", *spread, "vs now", *starved
+    )
 
     def row(words: str, slack: float) -> None:
-        above = [] if answer.starved is None or not answer.measured else [f"{float(answer.starved(slack)) / answer.measured:.3f}x"]
+        above = (
+            []
+            if answer.starved is None or not answer.measured
+            else [f"{float(answer.starved(slack)) / answer.measured:.3f}x"]
+        )
         ends = (answer.range(slack) if drawn_too else None, answer.interval(slack))
         interval = [f"[{seconds(low)}, {seconds(high)}]" for low, high in filter(None, ends)]
-        table.add_row(words, seconds(slack), seconds(float(answer.curve(slack))), *interval, f"{answer.penalty(slack):.3f}x", *above)
+        table.add_row(
+            words,
+            seconds(slack),
+            seconds(float(answer.curve(slack))),
+            *interval,
+            f"{answer.penalty(slack):.3f}x",
+            *above,
+        )
 
     for hop in hops():
         row(
-            f"one more {hop.name} trip" if hop.name in ("package", "C2C", "PCIe", "switch") else f"a {hop.name} away",
+            f"one more {hop.name} trip"
+            if hop.name in ("package", "C2C", "PCIe", "switch")
+            else f"a {hop.name} away",
             hop.one_way * answer.trips,
         )
     for slack in (1e-5, 1e-4, 1e-3):
         row(f"{quantity(fibre_metres(slack / answer.trips) / 1e3, '1')} km of fibre", slack)
     console.print(table)
     if answer.repeats:
-        console.print(Text(f"one more run: 90% range, from the spread of {len(answer.repeats)} runs without added latency", "dim"))
+        console.print(
+            Text(
+                (
+                    f"one more run: 90% range, from the spread of {len(answer.repeats)} runs "
+                    "without added latency"
+                ),
+                "dim",
+            )
+        )
     parts = [
-        f"{s.what} {s.seconds / answer.measured:.1%}" for s in answer.shares if answer.measured and s.seconds >= 0.005 * answer.measured
+        f"{s.what} {s.seconds / answer.measured:.1%}"
+        for s in answer.shares
+        if answer.measured and s.seconds >= 0.005 * answer.measured
     ]
     console.print(Text(f"the run's critical path: {', '.join(parts)}", "dim"))
     console.print(Text(f"dependency rules explain {answer.trust.words()}", "dim"))
@@ -134,10 +190,17 @@ def _print_tolerances(console: Console, answer: Slack) -> None:
     console.print(drawn(tolerance_table(answer)))
     console.print(_exactness(len(answer.curve.breakpoints), answer.curve.gap), style="dim")
     if any(t.slack == 0 for t in answer.tolerances):
-        console.print("0 s: the software and network of the layer alone take more than this share", style="dim")
+        console.print(
+            "0 s: the software and network of the layer alone take more than this share",
+            style="dim",
+        )
     if answer.layer and any(t.low != t.high for t in answer.tolerances):
         console.print(
-            f"the range comes from what is unknown about the layer of {answer.layer}: its software and its bandwidths", style="dim"
+            (
+                f"the range comes from what is unknown about the layer of {answer.layer}: its "
+                "software and its bandwidths"
+            ),
+            style="dim",
         )
     elif answer.assumed and any(t.low != t.high for t in answer.tolerances):
         console.print(
@@ -151,8 +214,15 @@ def _print_tolerances(console: Console, answer: Slack) -> None:
 
 def _print_carriers(console: Console, answer: Slack) -> None:
     if answer.messages_on_path is not None:
-        crossed = f"at {seconds(answer.carried_at)} the critical path crosses the network {answer.messages_on_path:,.0f} times in a row"
-        console.print(crossed if answer.messages_on_path else "no message carries added latency into the run time")
+        crossed = (
+            f"at {seconds(answer.carried_at)} the critical path crosses the network "
+            f"{answer.messages_on_path:,.0f} times in a row"
+        )
+        console.print(
+            crossed
+            if answer.messages_on_path
+            else "no message carries added latency into the run time"
+        )
         return
     table = carrier_table(answer)
     if table is None:
@@ -161,7 +231,11 @@ def _print_carriers(console: Console, answer: Slack) -> None:
     console.print(drawn(table))
     console.print(
         Text(
-            f"the run takes {seconds(float(answer.curve(answer.carried_at)))} there; what if: the same run with these calls changed", "dim"
+            (
+                f"the run takes {seconds(float(answer.curve(answer.carried_at)))} there; what if: "
+                "the same run with these calls changed"
+            ),
+            "dim",
         )
     )
     console.print()
@@ -189,8 +263,13 @@ def _print_published(console: Console, published: Sequence[Beside]) -> None:
     title = "slack on every call: this replay, and the binned answer of Shorts and Grant"
     table = titled(console, title, "latency", "timeline", "felt by", "threads", "binned")
     for b in published:
-        felt, binned = f"{b.felt:,.0f} of {b.calls:,} calls", f"{b.binned.lower:.3f} to {b.binned.upper:.3f}x"
-        table.add_row(seconds(b.slack_seconds), f"{b.causal:.3f}x", felt, str(b.binned.threads), binned)
+        felt, binned = (
+            f"{b.felt:,.0f} of {b.calls:,} calls",
+            f"{b.binned.lower:.3f} to {b.binned.upper:.3f}x",
+        )
+        table.add_row(
+            seconds(b.slack_seconds), f"{b.causal:.3f}x", felt, str(b.binned.threads), binned
+        )
     console.print(table)
     console.print(Text(f"surface: {clean(published[0].binned.label, 200)}", "dim"))
     console.print()

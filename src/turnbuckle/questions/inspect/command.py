@@ -7,14 +7,25 @@ from types import ModuleType
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError
-from turnbuckle.show.terminal.options import NO_PART, FormatOption, Minus, NoCache, Output, PartOptions, Profile, Source
+from turnbuckle.show.terminal.options import (
+    NO_PART,
+    FormatOption,
+    Minus,
+    NoCache,
+    Output,
+    PartOptions,
+    Profile,
+    Source,
+)
 from turnbuckle.show.terminal.recording import inspected
 
 
 def _untimed(path: Path) -> ModuleType | None:
-    """Return the module that inspects a file without times, such as a schedule; None for every other file.
+    """Return the module that inspects a file without times, such as a schedule; None for every
+    other file.
 
-    Asked after no reader took the file: the modules take longer to load than a small recording to read.
+    Asked after no reader took the file: the modules take longer to load than a small recording to
+    read.
     """
     for entry in registry.entries("untimed").values():
         module: ModuleType = entry.load()
@@ -24,7 +35,13 @@ def _untimed(path: Path) -> ModuleType | None:
 
 
 def overview(
-    profile: Profile, /, *, source: Source = None, format: FormatOption = "table", no_cache: NoCache = False, part: PartOptions = NO_PART
+    profile: Profile,
+    /,
+    *,
+    source: Source = None,
+    format: FormatOption = "table",
+    no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Inspect a recording and project it on the default couplings (what `turnbuckle FILE` does)."""
     from turnbuckle.show.terminal import projections as show
@@ -50,7 +67,9 @@ def inspect(
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
 ) -> int:
-    """Say what a recording amounts to: where time goes, what the link did, what is wrong with the recording."""
+    """Say what a recording amounts to: where time goes, what the link did, what is wrong with the
+    recording.
+    """
     from turnbuckle.show.terminal import projections as show
 
     given: dict[str, object] = {"--minus": minus, "--source": source, **part.given()}

@@ -1,4 +1,6 @@
-"""``turnbuckle inspect`` of an execution trace: operations and dependencies.  Unknown quantities are null, never 0."""
+"""``turnbuckle inspect`` of an execution trace: operations and dependencies.  Unknown quantities
+are null, never 0.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,18 @@ from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.output import flattened, untimed, write_answer
 from turnbuckle.show.terminal.recording import refuse_asked
 from turnbuckle.trace.readers.chakra import reader as chakra
-from turnbuckle.trace.readers.chakra.graph import COLLECTIVE, COPY, KERNEL, KINDS, MEMSET, RECEIVE, SEND, ExecutionGraph, copied, total
+from turnbuckle.trace.readers.chakra.graph import (
+    COLLECTIVE,
+    COPY,
+    KERNEL,
+    KINDS,
+    MEMSET,
+    RECEIVE,
+    SEND,
+    ExecutionGraph,
+    copied,
+    total,
+)
 
 #: What such a file is.
 HOLDS: Final = "an execution trace, which holds no times"
@@ -34,7 +47,8 @@ _MOST_EDGES: Final = 50_000_000
 
 
 def without_times(path: Path) -> ExecutionGraph | None:
-    """Return the execution graph of a file without start times of its own; None for every other file, broken ones too.
+    """Return the execution graph of a file without start times of its own; None for every other
+    file, broken ones too.
 
     An execution trace with the device's times is a recording, and is read as one.
     """
@@ -48,11 +62,17 @@ def without_times(path: Path) -> ExecutionGraph | None:
         execution = chakra.graph(path)
     except (OSError, ValueError, TurnbuckleError):
         return None  # the reader that comes next reports the error
-    return None if execution.timed and chakra.overlapping(execution) <= chakra.MOST_OVERLAPPING else execution
+    return (
+        None
+        if execution.timed and chakra.overlapping(execution) <= chakra.MOST_OVERLAPPING
+        else execution
+    )
 
 
 def sniff(path: Path) -> bool:
-    """Return whether a file is an execution graph without times; False too for what cannot be read."""
+    """Return whether a file is an execution graph without times; False too for what cannot be
+    read.
+    """
     return without_times(path) is not None
 
 
@@ -74,9 +94,22 @@ def inspect(path: Path, format: str, output: Path | None, asked: dict[str, objec
 
 def _document(path: Path, execution: ExecutionGraph) -> dict[str, Any]:
     findings = list(execution.findings)
-    facts, scope = execution.facts, "an execution graph: operations and what each waits for; it holds no start times"
-    about = {"sha256": facts["sha256"], "size_bytes": facts["size_bytes"], "format": execution.format, "schema_version": facts["schema"]}
-    profile = {**_device(execution), "graph": _graph(execution, findings), "devices": [], "scope": scope}
+    facts, scope = (
+        execution.facts,
+        "an execution graph: operations and what each waits for; it holds no start times",
+    )
+    about = {
+        "sha256": facts["sha256"],
+        "size_bytes": facts["size_bytes"],
+        "format": execution.format,
+        "schema_version": facts["schema"],
+    }
+    profile = {
+        **_device(execution),
+        "graph": _graph(execution, findings),
+        "devices": [],
+        "scope": scope,
+    }
     return untimed(path, about, profile, merge(findings))
 
 
@@ -90,13 +123,21 @@ def _device(execution: ExecutionGraph) -> dict[str, Any]:
         return {}
     kernels, copies = execution.of(KERNEL, COLLECTIVE, SEND, RECEIVE), execution.of(COPY)
     directions = words("directions")
-    by_name = {i: directions[copied(execution.names[i])[0]] for i in copies["name"].unique().to_list()}
+    by_name = {
+        i: directions[copied(execution.names[i])[0]] for i in copies["name"].unique().to_list()
+    }
     direction = pl.Series([by_name[i] for i in copies["name"].to_list()], dtype=pl.String)
     by_class = {}
     for name in _CLASSES:
         of_direction = copies.filter(direction == name)
-        size = None if of_direction["size_bytes"].null_count() else total(of_direction["size_bytes"])
-        by_class[name] = {"count": of_direction.height, "bytes": size, "busy_ns": _busy_ns(of_direction, execution)}
+        size = (
+            None if of_direction["size_bytes"].null_count() else total(of_direction["size_bytes"])
+        )
+        by_class[name] = {
+            "count": of_direction.height,
+            "bytes": size,
+            "busy_ns": _busy_ns(of_direction, execution),
+        }
     # no execution trace records migrations on demand
     nothing = {"count": None, "bytes": None, "busy_ns": None}
     unknown = dict.fromkeys(("union_ns", "graph_launches", "in_graphs"))
@@ -119,7 +160,11 @@ def _graph(execution: ExecutionGraph, findings: list[Finding]) -> dict[str, Any]
         "data_edges": data,
         "control_edges": execution.control,
         "kinds": {name: counts.get(code, 0) for code, name in enumerate(KINDS)},
-        "operators": {"count": operators.total(), "distinct": len(operators), "most": [dict(name=n, count=c) for n, c in most]},
+        "operators": {
+            "count": operators.total(),
+            "distinct": len(operators),
+            "most": [dict(name=n, count=c) for n, c in most],
+        },
         "collectives": {name: count for name, (count, _) in collectives.items()},
         "collective_bytes": {name: size for name, (_, size) in collectives.items()},
         "communicators": execution.groups(),
@@ -129,13 +174,17 @@ def _graph(execution: ExecutionGraph, findings: list[Finding]) -> dict[str, Any]
 
 
 def _longest_path_ns(execution: ExecutionGraph, findings: list[Finding]) -> int | None:
-    """Return the time of the longest path of data dependencies; None without durations or if they form a cycle."""
+    """Return the time of the longest path of data dependencies; None without durations or if they
+    form a cycle.
+    """
 
     if not execution.measured or not 0 < len(execution.source) <= _MOST_EDGES:
         return None
     times = execution.nodes["duration_ns"].fill_null(0).to_numpy() * 1e-9
     try:
-        done = replay_tasks(Tasks(times, None, execution.source, execution.target, np.zeros(len(execution.source))))
+        done = replay_tasks(
+            Tasks(times, None, execution.source, execution.target, np.zeros(len(execution.source)))
+        )
     except UsageError as error:
         if error.code != "A025":
             raise
@@ -144,7 +193,9 @@ def _longest_path_ns(execution: ExecutionGraph, findings: list[Finding]) -> int 
     return round(done.seconds * 1e9)
 
 
-def _print(path: Path, execution: ExecutionGraph, document: dict[str, Any], output: Path | None) -> None:
+def _print(
+    path: Path, execution: ExecutionGraph, document: dict[str, Any], output: Path | None
+) -> None:
     console = console_for(output)
     profile, graph = document["profile"], document["profile"]["graph"]
     head = Table.grid(padding=(0, 2))
@@ -155,18 +206,33 @@ def _print(path: Path, execution: ExecutionGraph, document: dict[str, Any], outp
     if execution.timed:
         has = "durations, and start times that are not of the device"
     head.add_row("graph", f"{clean(path.name)}  {_WORDS[execution.format]}{schema}; {has}")
-    data = "data dependencies not recorded" if graph["data_edges"] is None else f"{graph['data_edges']:,} data dependencies"
+    data = (
+        "data dependencies not recorded"
+        if graph["data_edges"] is None
+        else f"{graph['data_edges']:,} data dependencies"
+    )
     head.add_row("", f"{graph['nodes']:,} nodes, {data}, {graph['control_edges']:,} of control")
-    head.add_row("operators", f"{graph['operators']['count']:,} of {graph['operators']['distinct']:,} names")
+    head.add_row(
+        "operators", f"{graph['operators']['count']:,} of {graph['operators']['distinct']:,} names"
+    )
     if profile["kernels"] is None:
         head.add_row("device", "no kernels or copies in the file")
     else:
         busy = profile["kernels"]["busy_ns"]
         moved = [f"{v['count']:,} {k}" for k, v in profile["copies"].items() if v["count"]]
-        head.add_row("kernels", f"{profile['kernels']['count']:,}" + (f", {seconds(busy * 1e-9)} in all" if busy is not None else ""))
+        head.add_row(
+            "kernels",
+            f"{profile['kernels']['count']:,}"
+            + (f", {seconds(busy * 1e-9)} in all" if busy is not None else ""),
+        )
         head.add_row("copies", ", ".join(moved) or "none")
     wide = [
-        f"{count:,} {clean(name)}" + (f" of {show(size, 'B')}" if (size := graph["collective_bytes"][name]) is not None else "")
+        f"{count:,} {clean(name)}"
+        + (
+            f" of {show(size, 'B')}"
+            if (size := graph["collective_bytes"][name]) is not None
+            else ""
+        )
         for name, count in graph["collectives"].items()
     ]
     head.add_row("collectives", ", ".join(wide) or "none")
@@ -174,7 +240,9 @@ def _print(path: Path, execution: ExecutionGraph, document: dict[str, Any], outp
         path_ns = graph["longest_path_ns"]
         head.add_row("work", f"{seconds(graph['work_ns'] * 1e-9)}, all nodes one after the other")
         if path_ns is not None:
-            head.add_row("", f"{seconds(path_ns * 1e-9)} along the longest path of data dependencies")
+            head.add_row(
+                "", f"{seconds(path_ns * 1e-9)} along the longest path of data dependencies"
+            )
     console.print(head)
     if document["findings"]:
         table = Table(box=None, pad_edge=False, show_header=False)
@@ -185,8 +253,17 @@ def _print(path: Path, execution: ExecutionGraph, document: dict[str, Any], outp
             meaning = Text(f["meaning"])
             if f["detail"]:
                 meaning.append(f" ({f['detail']})", "dim")
-            table.add_row(Text(f["code"], "yellow" if f["severity"] == "warning" else "dim"), f"{f['count']:,}", meaning)
+            table.add_row(
+                Text(f["code"], "yellow" if f["severity"] == "warning" else "dim"),
+                f"{f['count']:,}",
+                meaning,
+            )
         console.print()
         console.print(table)
     console.print()
-    console.print(Text.assemble(("next  ", "bold cyan"), "the profile of the same run (torch.profiler, nsys) has the times"))
+    console.print(
+        Text.assemble(
+            ("next  ", "bold cyan"),
+            "the profile of the same run (torch.profiler, nsys) has the times",
+        )
+    )

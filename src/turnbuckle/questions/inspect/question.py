@@ -22,16 +22,21 @@ class Summary(Shown):
     run: Run
 
     def profile(self) -> dict[str, Any]:
-        """Return the description of the profile that `turnbuckle.profile.summary.describe` makes."""
+        """Return the description of the profile that `turnbuckle.profile.summary.describe`
+        makes.
+        """
         return describe(self.run.profile, self.run.source, self.run.fits, self.run.start_up)
 
     def table(self) -> pl.DataFrame:
-        """Return where time goes: category, exposed seconds, share of the run time; null where it was not recorded.
+        """Return where time goes: category, exposed seconds, share of the run time; null where it
+        was not recorded.
 
         Of several ranks the mean over them.
         """
         spent = categories_ns(self.run.profile)
-        recorded = {c: None if c in self.run.untold and not ns else ns * 1e-9 for c, ns in spent.items()}
+        recorded = {
+            c: None if c in self.run.untold and not ns else ns * 1e-9 for c, ns in spent.items()
+        }
         whole = self.run.seconds
         return pl.DataFrame(
             {

@@ -1,4 +1,6 @@
-"""``turnbuckle merge``: recordings of one run, a file a process or a machine, made one on one clock."""
+"""``turnbuckle merge``: recordings of one run, a file a process or a machine, made one on one
+clock.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,33 @@ if TYPE_CHECKING:
     from turnbuckle.trace.merge.merge import Merged
     from turnbuckle.trace.trace import Trace
 
-Recordings = Annotated[list[Path], Parameter(help="two or more recordings of one run, each of other processes; in the order of the ranks")]
-Folder = Annotated[Path, Parameter(name=["--output", "-o"], help="folder to write the merged recording to; every verb reads it")]
+Recordings = Annotated[
+    list[Path],
+    Parameter(
+        help="two or more recordings of one run, each of other processes; in the order of the ranks"
+    ),
+]
+Folder = Annotated[
+    Path,
+    Parameter(
+        name=["--output", "-o"], help="folder to write the merged recording to; every verb reads it"
+    ),
+]
 Clock = Annotated[
     Literal["collectives", "recorded"],
     Parameter(
         name="--clock",
-        help="collectives: align the clocks on NCCL kernels and MPI collectives that the files share; recorded: trust the clocks of "
+        help="collectives: align the clocks on NCCL kernels and MPI collectives that the files "
+        "share; recorded: trust the clocks of "
         "the files",
     ),
 ]
 Skew = Annotated[
-    str | None, Parameter(name="--max-skew", help="largest clock error allowed, else the merge is refused; 100 us if left out")
+    str | None,
+    Parameter(
+        name="--max-skew",
+        help="largest clock error allowed, else the merge is refused; 100 us if left out",
+    ),
 ]
 
 #: Findings of the merge itself; those of the recordings stand with every answer.
@@ -52,7 +69,9 @@ def merge(
     format: FormatOption = "table",
     no_cache: NoCache = False,
 ) -> int:
-    """Merge recordings of the ranks of one run into one: processes kept apart, clocks put right on the collectives that they share."""
+    """Merge recordings of the ranks of one run into one: processes kept apart, clocks put right on
+    the collectives that they share.
+    """
     from turnbuckle.trace.merge import merge as merging
     from turnbuckle.trace.readers.parquet import digest
 
@@ -63,7 +82,12 @@ def merge(
     )
     allowed = merging.MAX_SKEW_NS if max_skew is None else _nanoseconds(max_skew)
     place = free_folder(output, "the merged recording")
-    merged = merging.merge([_read(path, no_cache) for path in _distinct(recordings)], clock=clock, max_skew_ns=allowed, name=output.name)
+    merged = merging.merge(
+        [_read(path, no_cache) for path in _distinct(recordings)],
+        clock=clock,
+        max_skew_ns=allowed,
+        name=output.name,
+    )
     with whole_folder(place, "the merged recording") as draft:
         merged.trace.to_parquet(draft)
     if format == "json":
@@ -81,7 +105,11 @@ def merge(
     elif format == "table":
         _print(merged, output)
     else:
-        write_rows([{**row, "ranks": " ".join(map(str, row["ranks"]))} for row in merged.rows], format, None)
+        write_rows(
+            [{**row, "ranks": " ".join(map(str, row["ranks"]))} for row in merged.rows],
+            format,
+            None,
+        )
     return 0
 
 
@@ -120,23 +148,44 @@ def _print(merged: Merged, output: Path) -> None:
     console = console_for(None)
     ranks = sorted(rank for row in merged.rows for rank in row["ranks"])
     world = merged.trace.facts["world_size"]
-    title = f"{len(merged.rows)} recordings, {len(ranks)} ranks{f' of {world:,}' if world else ''}: {plain(output.name)}"
+    title = (
+        f"{len(merged.rows)} recordings, {len(ranks)} ranks{f' of {world:,}' if world else ''}: "
+        f"{plain(output.name)}"
+    )
     drifts = any(row["drift_ns_per_s"] for row in merged.rows)
     columns = ("shift", "allowed", *(("drift",) if drifts else ()), "skew", "worst", "shared")
     table = titled(console, title, "rank", "recording", *columns, words=("recording",))
     for row in merged.rows:
-        drift = (f"{row['drift_ns_per_s'] / 1000:.3g} ppm" if row["drift_ns_per_s"] else "-",) if drifts else ()
-        figures = (ns(row["shift_ns"]), _allowed(row), *drift, ns(row["skew_p90_ns"]), ns(row["skew_p100_ns"]), f"{row['collectives']:,}")
-        table.add_row(_some(row["ranks"]), Text(_end(plain(row["name"], 4096), 12 if drifts else 21)), *figures)
+        drift = (
+            (f"{row['drift_ns_per_s'] / 1000:.3g} ppm" if row["drift_ns_per_s"] else "-",)
+            if drifts
+            else ()
+        )
+        figures = (
+            ns(row["shift_ns"]),
+            _allowed(row),
+            *drift,
+            ns(row["skew_p90_ns"]),
+            ns(row["skew_p100_ns"]),
+            f"{row['collectives']:,}",
+        )
+        table.add_row(
+            _some(row["ranks"]),
+            Text(_end(plain(row["name"], 4096), 12 if drifts else 21)),
+            *figures,
+        )
     console.print(table)
     legend = (
-        "shift: added to the clock of the file; allowed: range of the shift in which no rank leaves a collective before all have entered; "
+        "shift: added to the clock of the file; allowed: range of the shift in which no rank "
+        "leaves a collective before all have entered; "
         "skew: distance between the ends of shared collectives, 90th percentile and worst"
     )
     console.print(Text(legend, "dim"))
     print_findings(console, [f for f in merged.trace.findings if f.code in _OF_MERGING])
     console.print()
-    console.print(Text.assemble(("next  ", "bold cyan"), f"turnbuckle inspect {plain(output.name, 200)}"))
+    console.print(
+        Text.assemble(("next  ", "bold cyan"), f"turnbuckle inspect {plain(output.name, 200)}")
+    )
 
 
 def _end(name: str, most: int) -> str:
@@ -145,7 +194,10 @@ def _end(name: str, most: int) -> str:
 
 
 def _some(ranks: list[int], most: int = 4) -> str:
-    return (", ".join(map(str, ranks[:most])) + (f", and {len(ranks) - most} more" if len(ranks) > most else "")) or "-"
+    return (
+        ", ".join(map(str, ranks[:most]))
+        + (f", and {len(ranks) - most} more" if len(ranks) > most else "")
+    ) or "-"
 
 
 def _allowed(row: dict[str, Any]) -> str:
@@ -153,5 +205,7 @@ def _allowed(row: dict[str, Any]) -> str:
         return "-"
     if not row["collectives"]:
         return "any"
-    low, high = (ns(row[key]) if row[key] is not None else "any" for key in ("shift_low_ns", "shift_high_ns"))
+    low, high = (
+        ns(row[key]) if row[key] is not None else "any" for key in ("shift_low_ns", "shift_high_ns")
+    )
     return f"{low} to {high}"

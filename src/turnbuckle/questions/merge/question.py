@@ -10,8 +10,15 @@ from turnbuckle.trace.merge.merge import MAX_SKEW_NS, Clock
 from turnbuckle.trace.merge.merge import merge as merged
 
 
-def merge(runs: Sequence[Run], *, clock: Clock = "collectives", max_skew_ns: int = MAX_SKEW_NS, name: str = "merged") -> Run:
-    """Return one run of several recordings: processes kept apart, clocks put right: ``turnbuckle merge``.
+def merge(
+    runs: Sequence[Run],
+    *,
+    clock: Clock = "collectives",
+    max_skew_ns: int = MAX_SKEW_NS,
+    name: str = "merged",
+) -> Run:
+    """Return one run of several recordings: processes kept apart, clocks put right: ``turnbuckle
+    merge``.
 
     Parameters
     ----------

@@ -1,7 +1,9 @@
-"""Kernels that may run at once, by the order that several runs have in common, and the use of a second device.
+"""Kernels that may run at once, by the order that several runs have in common, and the use of a
+second device.
 
-This is what NVDAG asks of FENATE's poger (sections 4.5.2 and 6.5 of Austin et al. 2021).  Two kernels of different streams may run at
-once where neither ended before the other began in every run.  Whether a device has room for both is not asked.
+This is what NVDAG asks of FENATE's poger (sections 4.5.2 and 6.5 of Austin et al. 2021).  Two
+kernels of different streams may run at once where neither ended before the other began in every
+run.  Whether a device has room for both is not asked.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class AtOnce:
     beside : whether each kernel may run beside another.
     streams_beside : those whose kernels may.
     pairs : kernel, stream, kernel, stream, and how many pairs of them; the most first.
-    least, most : so many may run at once: so many are of one level; no kernel has partners on more streams.
+    least, most : so many may run at once: so many are of one level; no kernel has partners on more
+        streams.
     seconds : of each kernel, the median over the runs [s].
     chain_seconds : the longest chain of kernels that must follow each other [s].
     """
@@ -52,9 +55,11 @@ class AtOnce:
 
     @property
     def second_share(self) -> float | None:
-        """Return the share of the kernels' time that a second device could save at most; None where no kernel takes time.
+        """Return the share of the kernels' time that a second device could save at most; None where
+        no kernel takes time.
 
-        On one device kernels run one after the other. On two they take no less than half of that, and no less than the longest chain.
+        On one device kernels run one after the other. On two they take no less than half of that,
+        and no less than the longest chain.
         """
         total = float(self.seconds.sum())
         return 1.0 - max(self.chain_seconds, total / 2) / total if total > 0 else None
@@ -62,19 +67,29 @@ class AtOnce:
     def words(self) -> list[str]:
         """Return the answer in sentences."""
         if not self.kernels:
-            return ["No kernel is in all recordings, so it is unknown which kernels may run at once."]
+            return [
+                "No kernel is in all recordings, so it is unknown which kernels may run at once."
+            ]
         where = f"{len(self.streams)} stream{'s' if len(self.streams) > 1 else ''}"
         out = []
         if not self.beside.any():
-            why = "" if len(self.streams) == 1 else ": each ended before the next began, in every recording"
-            out.append(f"The {self.kernels:,} kernels run on {where}, and none may run beside another{why}.")
+            why = (
+                ""
+                if len(self.streams) == 1
+                else ": each ended before the next began, in every recording"
+            )
+            out.append(
+                f"The {self.kernels:,} kernels run on {where}, and none may run beside "
+                f"another{why}."
+            )
         else:
             named = ", ".join(self.streams_beside[:6]) + (
                 f" and {len(self.streams_beside) - 6} more" if len(self.streams_beside) > 6 else ""
             )
             number = f"{self.least}" if self.least == self.most else f"{self.least} to {self.most}"
             out.append(
-                f"{int(self.beside.sum()):,} of {self.kernels:,} kernels may run beside one of another stream, {number} at once: {named}."
+                f"{int(self.beside.sum()):,} of {self.kernels:,} kernels may run beside one "
+                f"of another stream, {number} at once: {named}."
             )
         if self.devices > 1:
             out.append(f"The kernels run on {self.devices} devices already.")
@@ -84,14 +99,24 @@ class AtOnce:
         else:
             total = float(self.seconds.sum())
             chained = self.chain_seconds * 2 > total
-            why = f"their longest chain takes {show(self.chain_seconds, 's')}" if chained else "no chain of them is longer than half"
-            out.append(f"A {ordinal} device could save {share:.0%} of the kernels' {show(total, 's')} at most: {why}.")
+            why = (
+                f"their longest chain takes {show(self.chain_seconds, 's')}"
+                if chained
+                else "no chain of them is longer than half"
+            )
+            out.append(
+                f"A {ordinal} device could save {share:.0%} of the kernels' "
+                f"{show(total, 's')} at most: {why}."
+            )
         return out
 
     @property
     def listed(self) -> list[dict[str, Any]]:
         """Return the first `_MOST_LISTED` pairs, one row each."""
-        return [dict(zip(("first", "first_track", "then", "then_track", "pairs"), pair, strict=True)) for pair in self.pairs[:_MOST_LISTED]]
+        return [
+            dict(zip(("first", "first_track", "then", "then_track", "pairs"), pair, strict=True))
+            for pair in self.pairs[:_MOST_LISTED]
+        ]
 
     @property
     def beside_seconds(self) -> float:
@@ -100,7 +125,9 @@ class AtOnce:
 
     @property
     def second_device_used(self) -> bool | None:
-        """Return whether a second device would save enough to be used; None where no kernel takes time."""
+        """Return whether a second device would save enough to be used; None where no kernel takes
+        time.
+        """
         return None if self.second_share is None else self.second_share >= _WORTH
 
 
@@ -127,26 +154,56 @@ def at_once(runs: Runs, clock: Int, level: Int, chain_seconds: float) -> AtOnce:
             if other_track == stream_track:
                 continue
             of_other = np.flatnonzero(track == other_track)
-            # index of the first that has not ended before each begins, and of the first that has not begun when each ends, in every run
+            # index of the first that has not ended before each begins, and of the first that has
+            # not begun when each ends, in every run
             ended = 2 * (kernel[of_other] - head[other_track]) + 1
-            first = np.searchsorted(ended, clock[2 * kernel[of_stream], columns[other_track]], side="left")
+            first = np.searchsorted(
+                ended, clock[2 * kernel[of_stream], columns[other_track]], side="left"
+            )
             seen = clock[2 * kernel[of_other], columns[stream_track]]
-            after = np.searchsorted(seen, 2 * (kernel[of_stream] - head[stream_track]) + 1, side="right")
+            after = np.searchsorted(
+                seen, 2 * (kernel[of_stream] - head[stream_track]) + 1, side="right"
+            )
             free = after > first
             beside[of_stream[free]] = True
             partners[of_stream[free]] += 1
             if stream_track < other_track:
-                _count(runs, kernel[of_stream[free]], kernel[of_other], first[free], after[free], pairs)
+                _count(
+                    runs, kernel[of_stream[free]], kernel[of_other], first[free], after[free], pairs
+                )
     listed = tuple((*key, number) for key, number in pairs.most_common())
     streams = tuple(runs.tracks[t] for t in present.tolist())
     free_streams = tuple(runs.tracks[t] for t in present.tolist() if beside[track == t].any())
-    least, most = int(np.bincount(level[kernel]).max(initial=0)) if len(kernel) else 0, int(partners.max(initial=0))
+    least, most = (
+        int(np.bincount(level[kernel]).max(initial=0)) if len(kernel) else 0,
+        int(partners.max(initial=0)),
+    )
     devices, each = len({_device(stream) for stream in streams}), kernel_seconds(runs)[kernel]
-    return AtOnce(len(kernel), streams, devices, beside, free_streams, listed, least, most, each, chain_seconds)
+    return AtOnce(
+        len(kernel),
+        streams,
+        devices,
+        beside,
+        free_streams,
+        listed,
+        least,
+        most,
+        each,
+        chain_seconds,
+    )
 
 
-def _count(runs: Runs, of_stream: Int, of_other: Int, first: Int, after: Int, pairs: Counter[tuple[str, str, str, str]]) -> None:
-    """Count pairs by their names: each kernel of `of_stream` with those of `of_other` from `first` to before `after`."""
+def _count(
+    runs: Runs,
+    of_stream: Int,
+    of_other: Int,
+    first: Int,
+    after: Int,
+    pairs: Counter[tuple[str, str, str, str]],
+) -> None:
+    """Count pairs by their names: each kernel of `of_stream` with those of `of_other` from `first`
+    to before `after`.
+    """
     names = [runs.names[i] for i in of_other.tolist()]
     number = {name: n for n, name in enumerate(dict.fromkeys(names))}
     upto = np.zeros((len(of_other) + 1, len(number)), dtype=np.int64)
@@ -155,7 +212,12 @@ def _count(runs: Runs, of_stream: Int, of_other: Int, first: Int, after: Int, pa
     for kernel, begin, end in zip(of_stream.tolist(), first.tolist(), after.tolist(), strict=True):
         for name, count in zip(number, (upto[end] - upto[begin]).tolist(), strict=True):
             if count:
-                pairs[runs.names[kernel], runs.tracks[runs.track[kernel]], name, runs.tracks[runs.track[of_other[0]]]] += count
+                pairs[
+                    runs.names[kernel],
+                    runs.tracks[runs.track[kernel]],
+                    name,
+                    runs.tracks[runs.track[of_other[0]]],
+                ] += count
 
 
 def _device(stream: str) -> str:
@@ -168,10 +230,14 @@ def _device(stream: str) -> str:
 
 
 def kernel_seconds(runs: Runs) -> Float:
-    """Return the median length over the runs of each activity that is a kernel; 0 of any other [s]."""
+    """Return the median length over the runs of each activity that is a kernel; 0 of any other
+    [s].
+    """
     out = np.zeros(len(runs))
     kernel = _kernels(runs)
-    out[kernel] = np.median(runs.time_ns[:, 2 * kernel + 1] - runs.time_ns[:, 2 * kernel], axis=0) * 1e-9
+    out[kernel] = (
+        np.median(runs.time_ns[:, 2 * kernel + 1] - runs.time_ns[:, 2 * kernel], axis=0) * 1e-9
+    )
     return out
 
 

@@ -1,13 +1,16 @@
-"""Partial order of a program's activities: what came first in every one of its runs (poger, PNNL FENATE).
+"""Partial order of a program's activities: what came first in every one of its runs (poger, PNNL
+FENATE).
 
-One recording shows one order of everything; which of it is needed, and which happened to be so, it cannot say.  Several
-recordings of one program that were disturbed differently can: an instant precedes another if it did so in *every* run
-(the intersection of the runs' linear orders).  A true dependency is never lost; two independent instants of which one
-comes first with probability q are still taken for dependent after R runs with probability q^R + (1-q)^R.
+One recording shows one order of everything; which of it is needed, and which happened to be so, it
+cannot say.  Several recordings of one program that were disturbed differently can: an instant
+precedes another if it did so in *every* run (the intersection of the runs' linear orders).  A true
+dependency is never lost; two independent instants of which one comes first with probability q are
+still taken for dependent after R runs with probability q^R + (1-q)^R.
 
-Order on one track (a host thread, a stream) is known and kept, so that instants form chains, and what precedes an instant
-on a track is a prefix of that chain.  An instant's clock holds the length of each prefix: the least over the runs.  The
-cover relation follows from clocks alone, without looking at pairs.
+Order on one track (a host thread, a stream) is known and kept, so that instants form chains, and
+what precedes an instant on a track is a prefix of that chain.  An instant's clock holds the length
+of each prefix: the least over the runs.  The cover relation follows from clocks alone, without
+looking at pairs.
 """
 
 from __future__ import annotations
@@ -33,11 +36,14 @@ class Runs:
 
     Attributes
     ----------
-    track : of each activity, shape (activities,); activities of a track follow each other, in its order.
+    track : of each activity, shape (activities,); activities of a track follow each other, in its
+        order.
     tracks : what each track is.
     names : of each activity.
-    rows : of each activity in each run, as in `Graph.activity`'s numbering of that run, shape (runs, activities).
-    time_ns : begin and end of each activity after the run's start, shape (runs, 2 activities): 2i begins, 2i+1 ends activity i.
+    rows : of each activity in each run, as in `Graph.activity`'s numbering of that run, shape
+        (runs, activities).
+    time_ns : begin and end of each activity after the run's start, shape (runs, 2 activities): 2i
+        begins, 2i+1 ends activity i.
     unmatched : activities of each run without a counterpart in every other, shape (runs,).
     disordered : activities set aside because they changed places on their own track.
     kinds : of each activity; empty where they are not known.
@@ -63,19 +69,25 @@ class Runs:
     def some(self, runs: Sequence[int]) -> Runs:
         """Return the same activities in only some of the runs."""
         chosen = list(runs)
-        return replace(self, rows=self.rows[chosen], time_ns=self.time_ns[chosen], unmatched=self.unmatched[chosen])
+        return replace(
+            self,
+            rows=self.rows[chosen],
+            time_ns=self.time_ns[chosen],
+            unmatched=self.unmatched[chosen],
+        )
 
 
 def matched(profiles: Sequence[Profile]) -> Runs:
     """Match the activities of several recordings of one program.
 
-    Processes and threads are matched by the order in which they first appear, streams by the order of their numbers. An activity is matched
-    by its track, kind, name, and how often that occurred on the track before. Activities that one run lacks are left out of all and
-    counted.
+    Processes and threads are matched by the order in which they first appear, streams by the order
+    of their numbers. An activity is matched by its track, kind, name, and how often that occurred
+    on the track before. Activities that one run lacks are left out of all and counted.
 
     Raises
     ------
-    CannotAnswer : A162, fewer than two recordings; A163, they have no track or too little in common to be one program.
+    CannotAnswer : A162, fewer than two recordings; A163, they have no track or too little in common
+        to be one program.
     """
     if len(profiles) < 2:
         raise error_of("A162", found=str(len(profiles)))
@@ -90,12 +102,20 @@ def matched(profiles: Sequence[Profile]) -> Runs:
     joined = joined.sort("track", "start_ns", "end_ns", maintain_order=True)
     suffixes = ["", *(f"_{n}" for n in range(1, len(frames)))]
     starts = np.stack([joined[f"start_ns{s}"].to_numpy() for s in suffixes])
-    places, words = joined["track"].to_numpy(), joined["track"].unique(maintain_order=True).to_list()
+    places, words = (
+        joined["track"].to_numpy(),
+        joined["track"].unique(maintain_order=True).to_list(),
+    )
     kept = _in_one_order(np.unique(places, return_inverse=True)[1], starts)
     joined, places = joined.filter(pl.Series(kept)), places[kept]
     number_of = {word: i for i, word in enumerate(words)}
     track = np.array([number_of[w] for w in places], dtype=np.int64)
-    instants = [np.stack([joined[f"start_ns{s}"].to_numpy(), joined[f"end_ns{s}"].to_numpy()], axis=1).reshape(-1) for s in suffixes]
+    instants = [
+        np.stack(
+            [joined[f"start_ns{s}"].to_numpy(), joined[f"end_ns{s}"].to_numpy()], axis=1
+        ).reshape(-1)
+        for s in suffixes
+    ]
     rows = np.stack([joined[f"i{s}"].to_numpy() for s in suffixes]).astype(np.int64)
     return Runs(
         track,
@@ -110,32 +130,41 @@ def matched(profiles: Sequence[Profile]) -> Runs:
 
 
 def _named(profile: Profile) -> pl.DataFrame:
-    """Return activities with names that hold across runs: i, track, kind, name, nth, start_ns, end_ns.
+    """Return activities with names that hold across runs: i, track, kind, name, nth, start_ns,
+    end_ns.
 
     Calls inside calls are left out.
     """
     rows = activities(profile).with_row_index("i")
     words = _places(rows)
     # Polars returns the numbers themselves for an empty mapping
-    track = pl.col("track").replace_strict(words, return_dtype=pl.String) if words else pl.lit(None, dtype=pl.String).alias("track")
+    track = (
+        pl.col("track").replace_strict(words, return_dtype=pl.String)
+        if words
+        else pl.lit(None, dtype=pl.String).alias("track")
+    )
     named = rows.select(
         "i",
         track,
         pl.col("kind").cast(pl.String),
-        pl.coalesce(profile.trace.names.gather(rows["name"]), pl.col("kind").cast(pl.String)).alias("name"),
+        pl.coalesce(profile.trace.names.gather(rows["name"]), pl.col("kind").cast(pl.String)).alias(
+            "name"
+        ),
         pl.col("start_ns") - profile.first_ns,
         pl.col("end_ns") - profile.first_ns,
     ).sort("track", "start_ns", "end_ns", descending=[False, False, True], maintain_order=True)
     # a call and the calls inside it are one activity
-    named = named.filter(pl.col("end_ns") > pl.col("end_ns").cum_max().shift(1, fill_value=-1).over("track"))
+    named = named.filter(
+        pl.col("end_ns") > pl.col("end_ns").cum_max().shift(1, fill_value=-1).over("track")
+    )
     return named.with_columns(nth=pl.int_range(pl.len()).over("track", "kind", "name"))
 
 
 def _places(rows: pl.DataFrame) -> dict[int, str]:
     """Return names of tracks that hold across runs.
 
-    Ranks and threads are numbered as they first appear, streams as they were made. Numbers of streams ascend as they are made. Which stream
-    has work first is what the runs are asked about.
+    Ranks and threads are numbered as they first appear, streams as they were made. Numbers of
+    streams ascend as they are made. Which stream has work first is what the runs are asked about.
     """
     place = ["process", "thread", "device", "stream"]
     seen = rows.group_by("track", *place).agg(at=pl.col("start_ns").min()).sort("at", "track")
@@ -144,14 +173,18 @@ def _places(rows: pl.DataFrame) -> dict[int, str]:
     count: dict[tuple[int, int | None], int] = {}
     for row in seen.sort("stream", "at", "track", nulls_last=False).iter_rows(named=True):
         device = None if row["stream"] is None else row["device"]
-        nth = count[rank[row["process"]], device] = count.get((rank[row["process"]], device), -1) + 1
+        nth = count[rank[row["process"]], device] = (
+            count.get((rank[row["process"]], device), -1) + 1
+        )
         where = f"thread {nth}" if row["stream"] is None else f"device {device} stream {nth}"
         words[row["track"]] = f"rank {rank[row['process']]} {where}"
     return words
 
 
 def _in_one_order(track: Int, starts: Int) -> Bool:
-    """Return the mask of the activities that come in one order on their track in all runs: per track, the longest such sequence."""
+    """Return the mask of the activities that come in one order on their track in all runs: per
+    track, the longest such sequence.
+    """
     kept = np.ones(starts.shape[1], dtype=np.bool_)
     for number in np.unique(track):
         in_order = np.flatnonzero(track == number)
@@ -184,13 +217,14 @@ def _longest_rising(values: Int) -> Int:
     return np.array(out[::-1], dtype=np.int64)
 
 
-# --- the order --------------------------------------------------------------------------------------------------------
+# --- the order ------------------------------------------------------------------------------------
 
 
 def ranks(runs: Runs) -> Int:
     """Return the place of every instant in each run's linear order, shape (runs, instants).
 
-    Instants of one nanosecond are ordered by their time over all runs, so that a dependency without delay keeps its direction.
+    Instants of one nanosecond are ordered by their time over all runs, so that a dependency without
+    delay keeps its direction.
     """
     times = _rising(runs.chain, runs.time_ns)
     total, number = times.sum(0), np.arange(times.shape[1])
@@ -201,7 +235,9 @@ def ranks(runs: Runs) -> Int:
 
 
 def _rising(chain: Int, times: Int) -> Int:
-    """Return times that do not fall along a chain; overlapping work on one stream counts as sequential."""
+    """Return times that do not fall along a chain; overlapping work on one stream counts as
+    sequential.
+    """
     heads = np.diff(chain, prepend=-1) != 0
     lift = np.cumsum(heads) * (int(times.max(initial=0)) + 1)
     raised: Int = np.maximum.accumulate(times + lift, axis=1) - lift
@@ -209,12 +245,15 @@ def _rising(chain: Int, times: Int) -> Int:
 
 
 def clocks(chain: Int, placed: Int) -> Int:
-    """Count the instants of each track that precede an instant in every run, shape (instants, tracks).
+    """Count the instants of each track that precede an instant in every run, shape (instants,
+    tracks).
 
     Parameters
     ----------
-    chain : track of every instant, shape (instants,); the instants of a track follow each other, in its order.
-    placed : place of every instant in each run, shape (runs, instants), as `ranks` returns it; it rises along each track.
+    chain : track of every instant, shape (instants,); the instants of a track follow each other, in
+        its order.
+    placed : place of every instant in each run, shape (runs, instants), as `ranks` returns it; it
+        rises along each track.
     """
     first = np.flatnonzero(np.diff(chain, prepend=-1))
     bounds = np.append(first, len(chain))
@@ -226,7 +265,8 @@ def clocks(chain: Int, placed: Int) -> Int:
 
 
 def covers(chain: Int, clock: Int) -> tuple[Int, Int]:
-    """Return the cover relation across tracks: pairs (source, target) of instants without any other instant between them.
+    """Return the cover relation across tracks: pairs (source, target) of instants without any other
+    instant between them.
 
     Parameters
     ----------
@@ -253,7 +293,11 @@ def covers(chain: Int, clock: Int) -> tuple[Int, Int]:
             if via_track == from_track:
                 continue
             through = first[via_track] + clock[:, via_track] - 1
-            implied = (clock[:, via_track] > 0) & (number != via_track) & (clock[np.maximum(through, 0), from_track] >= length)
+            implied = (
+                (clock[:, via_track] > 0)
+                & (number != via_track)
+                & (clock[np.maximum(through, 0), from_track] >= length)
+            )
             shown &= ~implied
         source.append(first[from_track] + length[shown] - 1)
         target.append(after[shown])
@@ -263,9 +307,11 @@ def covers(chain: Int, clock: Int) -> tuple[Int, Int]:
 
 
 def ordered(graph: Graph, runs: Runs, source: Int, target: Int, run: int = 0) -> Graph:
-    """Add the order found across tracks to a profile's graph, as edges of kind ``order`` without a delay.
+    """Add the order found across tracks to a profile's graph, as edges of kind ``order`` without a
+    delay.
 
-    What is recorded stays what an unchanged replay gives: an edge can only explain what was left over.
+    What is recorded stays what an unchanged replay gives: an edge can only explain what was left
+    over.
 
     Parameters
     ----------
@@ -278,7 +324,11 @@ def ordered(graph: Graph, runs: Runs, source: Int, target: Int, run: int = 0) ->
     begin, end = (instants[held].astype(np.int32) for instants in (begin, end))
     lag = np.zeros(len(begin), dtype=np.int64)
     latest = np.zeros(len(graph.time_ns), dtype=np.int64)
-    every = (np.append(graph.source, begin), np.append(graph.target, end), np.append(graph.lag_ns, lag))
+    every = (
+        np.append(graph.source, begin),
+        np.append(graph.target, end),
+        np.append(graph.lag_ns, lag),
+    )
     np.maximum.at(latest, every[1], graph.time_ns[every[0]] + every[2])
     paid = np.full(len(graph.kind), -1, dtype=np.int32) if graph.paid is None else graph.paid
     return replace(

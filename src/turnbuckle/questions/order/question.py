@@ -1,8 +1,9 @@
 """Order of a program from several of its runs: dependencies, the share of false ones, concurrency.
 
-`turnbuckle.questions.order.poset` holds the order itself.  Here it is judged: each run in turn is left out, and what the others
-hold for a dependency is looked up in it.  With two orders equally likely for independent instants, half of the false
-dependencies of R - 1 runs survive the R-th; that gives how many are left.
+`turnbuckle.questions.order.poset` holds the order itself.  Here it is judged: each run in turn is
+left out, and what the others hold for a dependency is looked up in it.  With two orders equally
+likely for independent instants, half of the false dependencies of R - 1 runs survive the R-th; that
+gives how many are left.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ from turnbuckle.questions.order.at_once import AtOnce, at_once, kernel_seconds
 from turnbuckle.questions.order.poset import Runs, clocks, covers, matched, ordered, ranks
 from turnbuckle.replay.tasks import Tasks, replay_tasks
 
-#: Instants up to which the rules' own order is worked out, to see which of the found dependencies they explain.
+#: Instants up to which the rules' own order is worked out, to see which of the found dependencies
+#: they explain.
 _MOST_EXPLAINED = 400_000
 #: Passes over the edges until nothing more follows; edges of no length may stand in any order.
 _ROUNDS = 4
 
 
 def survival(first_share: Float | float, runs: int) -> Float:
-    """Return the share of independent pairs still taken for dependent after some runs: q^R + (1-q)^R (poger; models.md 3.6).
+    """Return the share of independent pairs still taken for dependent after some runs: q^R +
+    (1-q)^R (poger; models.md 3.6).
 
     Parameters
     ----------
@@ -59,7 +62,12 @@ def false_share(refuted: Float | float, first_share: Float | float, runs: int) -
     """
     kept = survival(first_share, runs) / survival(first_share, runs - 1)
     refuted = np.minimum(np.asarray(refuted, dtype=np.float64), 1.0 - kept)
-    out: Float = np.divide(refuted * kept, (1.0 - kept) * (1.0 - refuted), out=np.zeros_like(refuted * kept), where=refuted > 0)
+    out: Float = np.divide(
+        refuted * kept,
+        (1.0 - kept) * (1.0 - refuted),
+        out=np.zeros_like(refuted * kept),
+        where=refuted > 0,
+    )
     return np.minimum(out, 1.0)
 
 
@@ -71,7 +79,8 @@ class Order(Shown):
     ----------
     runs : activities and times.
     clock : how many instants of each track precede an instant, shape (instants, tracks).
-    source, target : dependencies across tracks that no other instant stands between (instants: 2i begins, 2i+1 ends activity i).
+    source, target : dependencies across tracks that no other instant stands between (instants: 2i
+        begins, 2i+1 ends activity i).
     refuted : share of the other runs' dependencies that each run refutes, shape (runs,).
     profiles : the recordings.
     """
@@ -88,7 +97,8 @@ class Order(Shown):
 
     @property
     def false(self) -> tuple[float, float] | None:
-        """Return the share of the dependencies that are false: if both orders are equally likely, and with the preference seen.
+        """Return the share of the dependencies that are false: if both orders are equally likely,
+        and with the preference seen.
 
         The answer is None if no recording refutes another, because nothing was seen then.
         """
@@ -101,7 +111,10 @@ class Order(Shown):
     def headline(self) -> str:
         """Return the order in one line."""
         tracks = len(self.runs.tracks)
-        return f"Order: {len(self.source):,} dependencies across {tracks} threads and streams hold in all {len(self.refuted)} recordings"
+        return (
+            f"Order: {len(self.source):,} dependencies across {tracks} threads and streams hold "
+            f"in all {len(self.refuted)} recordings"
+        )
 
     @cached_property
     def levels(self) -> Int:
@@ -123,7 +136,9 @@ class Order(Shown):
         return at_once(self.runs, self.clock, self._level, chain)
 
     def _begins(self, seconds: Float) -> Float:
-        """Return when each activity begins if each takes its `seconds` and waits only for those before it."""
+        """Return when each activity begins if each takes its `seconds` and waits only for those
+        before it.
+        """
         count = len(self.runs)
         begins, track = 2 * np.arange(count), self.runs.track
         first = np.flatnonzero(np.diff(track, prepend=-1))
@@ -136,24 +151,32 @@ class Order(Shown):
             source.append(first[column] + ended[preceded] - 1)
             target.append(np.flatnonzero(preceded))
         begin, end = np.concatenate(source), np.concatenate(target)
-        out: Float = replay_tasks(Tasks(seconds, track, begin, end, np.zeros(len(begin)))).start_seconds
+        out: Float = replay_tasks(
+            Tasks(seconds, track, begin, end, np.zeros(len(begin)))
+        ).start_seconds
         return out
 
     @cached_property
     def explained(self) -> Bool | None:
-        """Return a mask of the dependencies that follow from the rules on the first recording; None where that would take too long."""
+        """Return a mask of the dependencies that follow from the rules on the first recording; None
+        where that would take too long.
+        """
         graph = dependencies(self.profiles[0])
         if len(graph.time_ns) > _MOST_EXPLAINED:
             return None
         return _follows(graph, self.runs, self.source, self.target)
 
     def graph(self, run: int = 0) -> Graph:
-        """Return the graph of one recording with the dependencies found across tracks, for the timeline replay."""
+        """Return the graph of one recording with the dependencies found across tracks, for the
+        timeline replay.
+        """
         return ordered(dependencies(self.profiles[run]), self.runs, self.source, self.target, run)
 
     @property
     def explained_share(self) -> float | None:
-        """Return the share of the dependencies that follow from the rules; None without any, or where that would take too long."""
+        """Return the share of the dependencies that follow from the rules; None without any, or
+        where that would take too long.
+        """
         explained = self.explained
         return None if explained is None or not len(explained) else float(explained.mean())
 
@@ -170,8 +193,9 @@ class Order(Shown):
     def table(self) -> pl.DataFrame:
         """Return the dependencies across tracks, one row each.
 
-        first_track, first, first_instant, then_track, then, then_instant: what precedes what; gap_ns: the least time between
-        over the runs; rule: whether it follows from the rules, null where that was not worked out.
+        first_track, first, first_instant, then_track, then, then_instant: what precedes what;
+        gap_ns: the least time between over the runs; rule: whether it follows from the rules, null
+        where that was not worked out.
         """
         runs = self.runs
         gap = (runs.time_ns[:, self.target] - runs.time_ns[:, self.source]).min(0)
@@ -215,12 +239,17 @@ def order(profiles: Sequence[Profile]) -> Order:
 
 
 def of_runs(runs: Sequence[Run]) -> Order:
-    """Return the order that several recordings of one program have in common, as `order` finds it."""
+    """Return the order that several recordings of one program have in common, as `order` finds
+    it.
+    """
     return order([run.profile for run in runs])
 
 
-def at_distance(seen: Run, order_found: Order, slack_seconds: float, mode: Mode = "link") -> tuple[float, float]:
-    """Return the run time of the first recording with added one-way latency [s], by the rules alone and with the order found.
+def at_distance(
+    seen: Run, order_found: Order, slack_seconds: float, mode: Mode = "link"
+) -> tuple[float, float]:
+    """Return the run time of the first recording with added one-way latency [s], by the rules alone
+    and with the order found.
 
     Parameters
     ----------
@@ -234,7 +263,10 @@ def at_distance(seen: Run, order_found: Order, slack_seconds: float, mode: Mode 
     distance = Distance.of(seen, mode)
     beyond = seen.profile.seconds - float(distance.replay.graph.time_ns.max()) * 1e-9
     change = distance.change(np.array([[slack_seconds]]))
-    rules, with_order = (float(r.seconds(change)[0]) + beyond for r in (distance.replay, distance.replay.on(order_found.graph())))
+    rules, with_order = (
+        float(r.seconds(change)[0]) + beyond
+        for r in (distance.replay, distance.replay.on(order_found.graph()))
+    )
     return rules, with_order
 
 
@@ -245,7 +277,10 @@ def _follows(graph: Graph, runs: Runs, source: Int, target: Int) -> Bool:
     """
     instant = 2 * np.repeat(runs.rows[0], 2) + 1 + np.tile([0, 1], len(runs))
     chain, tracks = runs.chain, len(runs.tracks)
-    place = np.arange(len(chain)) - np.flatnonzero(np.diff(chain, prepend=-1))[np.cumsum(np.diff(chain, prepend=-1) != 0) - 1]
+    place = (
+        np.arange(len(chain))
+        - np.flatnonzero(np.diff(chain, prepend=-1))[np.cumsum(np.diff(chain, prepend=-1) != 0) - 1]
+    )
     clock = np.zeros((len(graph.time_ns), tracks), dtype=np.int64)
     column = np.full(len(graph.time_ns), -1, dtype=np.int64)
     number = np.cumsum(np.diff(chain, prepend=-1) != 0) - 1
@@ -255,7 +290,9 @@ def _follows(graph: Graph, runs: Runs, source: Int, target: Int) -> Bool:
     order = np.lexsort((graph.target, graph.source, graph.time_ns[graph.target]))
     for _ in range(_ROUNDS):
         before = clock.sum()
-        for begin, end in zip(graph.source[order].tolist(), graph.target[order].tolist(), strict=True):
+        for begin, end in zip(
+            graph.source[order].tolist(), graph.target[order].tolist(), strict=True
+        ):
             np.maximum(clock[end], clock[begin], out=clock[end])
         if clock.sum() == before:
             break

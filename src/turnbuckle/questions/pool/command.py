@@ -13,7 +13,15 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.asked import targets
 from turnbuckle.show.terminal.cells import plain, seconds
-from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, Charts, FormatOption, NoCache, Output, listed
+from turnbuckle.show.terminal.options import (
+    ASKED_PART,
+    AskedPart,
+    Charts,
+    FormatOption,
+    NoCache,
+    Output,
+    listed,
+)
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.progress import working
 from turnbuckle.show.terminal.recording import judged
@@ -28,22 +36,38 @@ if TYPE_CHECKING:
 Jobs = Annotated[
     Path,
     Parameter(
-        help="a log of jobs: sacct --parsable2, Standard Workload Format, or a table of Alibaba's GPU fleets; or a declared mix (.toml)"
+        help=(
+            "a log of jobs: sacct --parsable2, Standard Workload Format, or a table of Alibaba's "
+            "GPU fleets; or a declared mix (.toml)"
+        )
     ),
 ]
 Nodes = Annotated[
     str | None,
-    Parameter(name="--nodes", help="the fixed nodes: shapes as 64:4x100 (cores, GPUs, how many), or a table (cores, gpus, count)"),
+    Parameter(
+        name="--nodes",
+        help=(
+            "the fixed nodes: shapes as 64:4x100 (cores, GPUs, how many), or a table (cores, "
+            "gpus, count)"
+        ),
+    ),
 ]
 On = Annotated[
     list[str] | None,
-    Parameter(name="--on", help="fabrics between hosts and pool: names or TOML files; else a switch, a rack, a row", negative=()),
+    Parameter(
+        name="--on",
+        help="fabrics between hosts and pool: names or TOML files; else a switch, a rack, a row",
+        negative=(),
+    ),
 ]
 Classes = Annotated[
     list[str] | None,
     Parameter(
         name="--class",
-        help="recording of a class of jobs, as 'CLASS=run.sqlite': it slows down as project says; several times",
+        help=(
+            "recording of a class of jobs, as 'CLASS=run.sqlite': it slows down as project says; "
+            "several times"
+        ),
         negative=(),
     ),
 ]
@@ -51,33 +75,83 @@ Reach = Annotated[
     list[str] | None,
     Parameter(
         name="--reach",
-        help="hosts that share a pool: a number, or MACHINE=NUMBER; else 8, 32 and 320 for a switch, a rack, a row",
+        help=(
+            "hosts that share a pool: a number, or MACHINE=NUMBER; else 8, 32 and 320 for a "
+            "switch, a rack, a row"
+        ),
         negative=(),
     ),
 ]
 Load = Annotated[
-    str | None, Parameter(name="--load", help="as many draws of the log at once as would keep this share of the fixed GPUs in use, as 80%")
+    str | None,
+    Parameter(
+        name="--load",
+        help=(
+            "as many draws of the log at once as would keep this share of the fixed GPUs in use, "
+            "as 80%"
+        ),
+    ),
 ]
-Resident = Annotated[bool, Parameter(name="--resident", help="all jobs stay: how many find a place, one after the other", negative=())]
-KeepOption = Annotated[Literal["waiting", "throughput"], Parameter(name="--keep", help="what the fewest GPUs have to keep, up to 1 %")]
+Resident = Annotated[
+    bool,
+    Parameter(
+        name="--resident",
+        help="all jobs stay: how many find a place, one after the other",
+        negative=(),
+    ),
+]
+KeepOption = Annotated[
+    Literal["waiting", "throughput"],
+    Parameter(name="--keep", help="what the fewest GPUs have to keep, up to 1 %"),
+]
 PolicyOption = Annotated[
     Literal["order", "backfill", "any"],
-    Parameter(name="--policy", help="who may start before a job that came earlier: nobody; who does not delay it (EASY); whoever fits"),
+    Parameter(
+        name="--policy",
+        help=(
+            "who may start before a job that came earlier: nobody; who does not delay it (EASY); "
+            "whoever fits"
+        ),
+    ),
 ]
 Trunk = Annotated[
-    str | None, Parameter(name="--trunk", help="bandwidth that the jobs of a pool share, for each of its GPUs, as 16GB/s; else enough")
+    str | None,
+    Parameter(
+        name="--trunk",
+        help=(
+            "bandwidth that the jobs of a pool share, for each of its GPUs, as 16GB/s; else enough"
+        ),
+    ),
 ]
 CoresPerGpu = Annotated[
     int,
-    Parameter(name="--cores-per-gpu", help="processors of a job that have one GPU, where the log has no GPUs (Standard Workload Format)"),
+    Parameter(
+        name="--cores-per-gpu",
+        help=(
+            "processors of a job that have one GPU, where the log has no GPUs (Standard Workload "
+            "Format)"
+        ),
+    ),
 ]
 HostPrice = Annotated[
     float,
-    Parameter(name="--host-price", help="price of a host over that of a GPU in a fixed node: then pools may have fewer hosts"),
+    Parameter(
+        name="--host-price",
+        help="price of a host over that of a GPU in a fixed node: then pools may have fewer hosts",
+    ),
 ]
-Fewest = Annotated[bool, Parameter(name="--fewest", help="look for the fewest GPUs that are enough")]
-Seeds = Annotated[int, Parameter(name="--seeds", help="times that the days of the log are drawn again, for the 90 % ranges")]
-DrawsOption = Annotated[int, Parameter(name="--draws", help="draws for the range of each recording")]
+Fewest = Annotated[
+    bool, Parameter(name="--fewest", help="look for the fewest GPUs that are enough")
+]
+Seeds = Annotated[
+    int,
+    Parameter(
+        name="--seeds", help="times that the days of the log are drawn again, for the 90 % ranges"
+    ),
+]
+DrawsOption = Annotated[
+    int, Parameter(name="--draws", help="draws for the range of each recording")
+]
 Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
 
 
@@ -106,18 +180,36 @@ def pool(
     no_cache: NoCache = False,
     part: AskedPart = ASKED_PART,
 ) -> int:
-    """Say how many GPUs to share: the same jobs on fixed nodes and on pools a switch, a rack or a row away, event by event.
+    """Say how many GPUs to share: the same jobs on fixed nodes and on pools a switch, a rack or a
+    row away, event by event.
 
-    Jobs of a class with a recording slow down by it; of others the slowdown is a range, and named. The first row is that nothing changes.
+    Jobs of a class with a recording slow down by it; of others the slowdown is a range, and named.
+    The first row is that nothing changes.
     """
     from turnbuckle.questions.pool.question import DEFAULT_ON, of_jobs
 
     with working("simulating"):
-        asked: dict[str, Any] = {"resident": resident, "keep": keep, "policy": policy, "cores_per_gpu": cores_per_gpu}
-        asked |= {"load": None if load is None else parse(load, "1"), "trunk": None if trunk is None else parse(trunk, "B/s")}
-        asked |= {"host_price": host_price, "search": fewest, "seeds": seeds, "draws": draws, "seed": seed}
+        asked: dict[str, Any] = {
+            "resident": resident,
+            "keep": keep,
+            "policy": policy,
+            "cores_per_gpu": cores_per_gpu,
+        }
+        asked |= {
+            "load": None if load is None else parse(load, "1"),
+            "trunk": None if trunk is None else parse(trunk, "B/s"),
+        }
+        asked |= {
+            "host_price": host_price,
+            "search": fewest,
+            "seeds": seeds,
+            "draws": draws,
+            "seed": seed,
+        }
         recorded = _recordings(classes, no_cache, part)
-        answer = of_jobs(jobs, nodes, targets(on) or DEFAULT_ON, classes=recorded, reach=_reaches(reach), **asked)
+        answer = of_jobs(
+            jobs, nodes, targets(on) or DEFAULT_ON, classes=recorded, reach=_reaches(reach), **asked
+        )
     if charts is not None:
         save(answer.figures(), charts)
     emit(answer, answer.table().to_dicts(), show, format, output)
@@ -125,7 +217,9 @@ def pool(
 
 
 def _recordings(words: list[str] | None, no_cache: bool, part: AskedPart) -> dict[str, Run]:
-    """Return the part of the recording of each class that is asked about.  Raises A452 for a word without both."""
+    """Return the part of the recording of each class that is asked about.  Raises A452 for a word
+    without both.
+    """
     out = {}
     for word in words or []:
         name, equals, file = word.rpartition("=")
@@ -136,9 +230,13 @@ def _recordings(words: list[str] | None, no_cache: bool, part: AskedPart) -> dic
 
 
 def _reaches(words: list[str] | None) -> dict[str, int] | int | None:
-    """Return the hosts of a pool: of all fabrics, or by name.  Raises A452 for what is no number."""
+    """Return the hosts of a pool: of all fabrics, or by name.  Raises A452 for what is no
+    number.
+    """
     given = [word.rpartition("=") for word in listed(words or [])]
-    if any(not number.isascii() or not number.isdigit() or len(number) > 9 for _, _, number in given):
+    if any(
+        not number.isascii() or not number.isdigit() or len(number) > 9 for _, _, number in given
+    ):
         raise error_of("A452.reach", found=plain(",".join(words or [])))
     every = [int(number) for name, _, number in given if not name]
     return every[-1] if every else {name: int(number) for name, _, number in given} or None
@@ -149,15 +247,36 @@ def show(console: Console, answer: Pool) -> None:
     console.print(Text(answer.headline(), "bold"))
     console.print()
     fixed = answer.fixed
-    span = "all stay" if answer.resident else f"over {answer.seconds / 86400:,.1f} days; they would keep {answer.load:,.4g} GPUs in use"
+    span = (
+        "all stay"
+        if answer.resident
+        else (
+            f"over {answer.seconds / 86400:,.1f} days; they would keep {answer.load:,.4g} GPUs in "
+            "use"
+        )
+    )
     console.print(Text(f"{answer.jobs:,} jobs ({answer.source}), {span}"))
-    console.print(Text(f"{fixed.hosts:,} nodes, {fixed.gpus:,} GPUs, {fixed.cores:,.0f} cores; {_POLICIES[answer.policy]}"))
+    console.print(
+        Text(
+            f"{fixed.hosts:,} nodes, {fixed.gpus:,} GPUs, {fixed.cores:,.0f} cores; "
+            f"{_POLICIES[answer.policy]}"
+        )
+    )
     console.print()
-    heads = ("GPUs used", "stranded", "cores", "stranded", *(() if answer.resident else ("waiting [s]",)))
+    heads = (
+        "GPUs used",
+        "stranded",
+        "cores",
+        "stranded",
+        *(() if answer.resident else ("waiting [s]",)),
+    )
     table = titled(console, "the same jobs", "", *heads)
     table.columns[0].no_wrap = True
     for c in answer.clusters:
-        shares = (f"{m.value:.1%}" for m in (c.utilisation, c.stranded, c.core_utilisation, c.stranded_cores))
+        shares = (
+            f"{m.value:.1%}"
+            for m in (c.utilisation, c.stranded, c.core_utilisation, c.stranded_cores)
+        )
         table.add_row(_name(c), *shares, *(() if answer.resident else (_ranged(c.waiting, "s"),)))
     console.print(table)
     console.print(Text("stranded: free while a job for GPUs (or any job) waits", "dim"))
@@ -177,7 +296,9 @@ _POLICIES = {
 def _print_fewest(console: Console, answer: Pool) -> None:
     console.print()
     kept = "as many GPUs in use" if answer.resident else f"{answer.keep} as on all fixed nodes"
-    table = titled(console, f"the fewest that keep {kept}", "", "GPUs", "hosts", "cores/GPU", "premium")
+    table = titled(
+        console, f"the fewest that keep {kept}", "", "GPUs", "hosts", "cores/GPU", "premium"
+    )
     table.columns[0].no_wrap = True
     for c in answer.clusters:
         few = c.fewest
@@ -185,30 +306,66 @@ def _print_fewest(console: Console, answer: Pool) -> None:
             table.add_row(_name(c), "not enough", "", "", "")
             continue
         premium = "" if few.premium is None else _whole_percent(few.premium)
-        table.add_row(_name(c), _ranged(few.gpus, ""), f"{few.hosts.value:,.0f}", f"{few.cores_per_gpu:.3g}", premium)
+        table.add_row(
+            _name(c),
+            _ranged(few.gpus, ""),
+            f"{few.hosts.value:,.0f}",
+            f"{few.cores_per_gpu:.3g}",
+            premium,
+        )
     console.print(table)
-    priced = f"a host costs {answer.host_price:g} of these" if answer.host_price else "beside as many hosts"
-    console.print(Text(f"premium: what a pooled GPU may cost more than one of the fewest fixed nodes; {priced}", "dim"))
+    priced = (
+        f"a host costs {answer.host_price:g} of these"
+        if answer.host_price
+        else "beside as many hosts"
+    )
+    console.print(
+        Text(
+            (
+                "premium: what a pooled GPU may cost more than one of the fewest fixed nodes; "
+                f"{priced}"
+            ),
+            "dim",
+        )
+    )
 
 
 def _print_classes(console: Console, answer: Pool) -> None:
     console.print()
     table = titled(
-        console, "run time over that on fixed nodes, by class of jobs; waiting on fixed nodes", "class", "jobs", "waiting", "on", "run time"
+        console,
+        "run time over that on fixed nodes, by class of jobs; waiting on fixed nodes",
+        "class",
+        "jobs",
+        "waiting",
+        "on",
+        "run time",
     )
     for k, of_class in enumerate(answer.fixed.classes):
         about = (plain(of_class.name, 30), f"{of_class.jobs:,}", seconds(of_class.waiting))
         for place, cluster in enumerate(answer.clusters[1:]):
             m = cluster.classes[k]
             first = about if place == 0 else ("", "", "")
-            table.add_row(*first, _name(cluster), f"{m.took.value:.4g} [{m.took.low:.4g}, {m.took.high:.4g}]")
+            table.add_row(
+                *first, _name(cluster), f"{m.took.value:.4g} [{m.took.low:.4g}, {m.took.high:.4g}]"
+            )
     console.print(table)
     for c in answer.clusters[1:]:
-        console.print(Text(f"{c.machine}: {c.pools:,} pool{'s' * (c.pools != 1)} of {c.reach:,} hosts ({c.reach_source})", "dim"))
+        console.print(
+            Text(
+                (
+                    f"{c.machine}: {c.pools:,} pool{'s' * (c.pools != 1)} of {c.reach:,} hosts "
+                    f"({c.reach_source})"
+                ),
+                "dim",
+            )
+        )
 
 
 def _name(cluster: Cluster) -> Text:
-    return Text("fixed, nothing changes" if cluster.machine == "fixed" else plain(cluster.machine, 28))
+    return Text(
+        "fixed, nothing changes" if cluster.machine == "fixed" else plain(cluster.machine, 28)
+    )
 
 
 def _whole_percent(measure: Measure) -> str:
@@ -218,7 +375,10 @@ def _whole_percent(measure: Measure) -> str:
     >>> _whole_percent(Measure(0.374, 0.18, 0.374)), _whole_percent(Measure(0.042, 0.042, 0.042))
     ('37% [18, 37]', '4.2%')
     """
-    text, *ends = (f"{n * 100:.0f}" if abs(n) >= 0.0995 else f"{n * 100:.1f}" for n in (measure.value, measure.low, measure.high))
+    text, *ends = (
+        f"{n * 100:.0f}" if abs(n) >= 0.0995 else f"{n * 100:.1f}"
+        for n in (measure.value, measure.low, measure.high)
+    )
     return f"{text}%" + (f" [{ends[0]}, {ends[1]}]" if set(ends) != {text} else "")
 
 

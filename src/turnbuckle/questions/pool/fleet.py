@@ -1,6 +1,7 @@
 """Clusters: nodes as they are, and the same hosts with their GPUs in pools.
 
-A fixed node is a pool with one host.  Composed, as many hosts as a fabric reaches share the GPUs that their nodes had.
+A fixed node is a pool with one host.  Composed, as many hosts as a fabric reaches share the GPUs
+that their nodes had.
 """
 
 from __future__ import annotations
@@ -67,15 +68,27 @@ class Fleet:
         return float(self.cores.sum()) / MILLI
 
     def composed(self, reach: int) -> Fleet:
-        """Return the hosts with their GPUs in pools that `reach` hosts share: of fixed nodes, in their order, kinds mixed."""
+        """Return the hosts with their GPUs in pools that `reach` hosts share: of fixed nodes, in
+        their order, kinds mixed.
+        """
         order = self._mixed
         pool = np.arange(self.hosts) // max(1, min(reach, self.hosts))
-        return Fleet(self.cores[order], self.memory[order], pool, np.bincount(pool, self.gpus[order]).astype(np.int64))
+        return Fleet(
+            self.cores[order],
+            self.memory[order],
+            pool,
+            np.bincount(pool, self.gpus[order]).astype(np.int64),
+        )
 
     def with_gpus(self, count: int) -> Fleet:
         """Return the pools with `count` GPUs in all, in proportion to what they have."""
         share = np.cumsum(self.gpus) * count / max(self.all_gpus, 1)
-        return Fleet(self.cores, self.memory, self.pool, np.diff(np.floor(share + 1e-9), prepend=0.0).astype(np.int64))
+        return Fleet(
+            self.cores,
+            self.memory,
+            self.pool,
+            np.diff(np.floor(share + 1e-9), prepend=0.0).astype(np.int64),
+        )
 
     def fewer(self, count: int) -> Fleet:
         """Return `count` of the fixed nodes, kinds in proportion."""
@@ -88,7 +101,9 @@ class Fleet:
         kind = np.zeros(self.hosts, dtype=np.int64)
         for column in (self.cores, self.memory, self.gpus):
             each, index = np.unique(column, return_inverse=True)
-            kind = np.unique(kind * len(each) + index.reshape(-1), return_inverse=True)[1].reshape(-1)
+            kind = np.unique(kind * len(each) + index.reshape(-1), return_inverse=True)[1].reshape(
+                -1
+            )
         order = np.argsort(kind, kind="stable")
         rank = np.empty(len(kind), dtype=np.int64)
         rank[order] = np.arange(len(kind)) - np.searchsorted(kind[order], kind[order])
@@ -96,7 +111,9 @@ class Fleet:
 
 
 def nodes_of(rows: Sequence[tuple[int, int, int, int]]) -> Fleet:
-    """Return fixed nodes from (cores in thousandths, GPUs, memory [MiB], count).  Raises A448, A526."""
+    """Return fixed nodes from (cores in thousandths, GPUs, memory [MiB], count).  Raises A448,
+    A526.
+    """
     total = sum(count for *_, count in rows)
     if not 0 < total <= MOST_NODES:
         raise error_of("A448.count", found=f"{total:,}", most=MOST_NODES)
@@ -111,7 +128,8 @@ def nodes_of(rows: Sequence[tuple[int, int, int, int]]) -> Fleet:
 
 
 def read_fleet(given: str | Path) -> Fleet:
-    """Return the fixed nodes that ``--nodes`` names: shapes such as ``64:4x100``, a table of nodes, or Alibaba's.
+    """Return the fixed nodes that ``--nodes`` names: shapes such as ``64:4x100``, a table of nodes,
+    or Alibaba's.
 
     Raises
     ------
@@ -132,8 +150,15 @@ def read_fleet(given: str | Path) -> Fleet:
     count, memory = table.number("count", 1.0), table.number("memory")
     return nodes_of(
         [
-            (int(c) * MILLI, int(g), UNBOUNDED if np.isnan(m) else int(m / 2**20), 1 if np.isnan(n) else int(n))
-            for c, g, m, n in zip(table.number("cores"), table.number("gpus"), memory, count, strict=True)
+            (
+                int(c) * MILLI,
+                int(g),
+                UNBOUNDED if np.isnan(m) else int(m / 2**20),
+                1 if np.isnan(n) else int(n),
+            )
+            for c, g, m, n in zip(
+                table.number("cores"), table.number("gpus"), memory, count, strict=True
+            )
         ]
     )
 
@@ -141,4 +166,7 @@ def read_fleet(given: str | Path) -> Fleet:
 @cache
 def reaches() -> dict[str, tuple[int, str]]:
     """Return how many hosts a fabric of the catalogue reaches, and why: ``reach.csv``."""
-    return {row["machine"]: (int(row["hosts"]), row["source"]) for row in table_rows("questions/pool/reach.csv")}
+    return {
+        row["machine"]: (int(row["hosts"]), row["source"])
+        for row in table_rows("questions/pool/reach.csv")
+    }

@@ -26,7 +26,11 @@ def read_text(path: Path) -> str:
                 with gzip.GzipFile(fileobj=file) as packed:
                     raw = packed.read(LARGEST_BYTES + 1)
     except (OSError, EOFError, ValueError) as error:
-        raise error_of("P070.file", where=path.name, found=clipped(str(error).splitlines()[0] if str(error) else "", 60)) from error
+        raise error_of(
+            "P070.file",
+            where=path.name,
+            found=clipped(str(error).splitlines()[0] if str(error) else "", 60),
+        ) from error
     if len(raw) > LARGEST_BYTES:
         raise error_of("P070.large", where=path.name, most=LARGEST_BYTES >> 20)
     try:
@@ -36,7 +40,9 @@ def read_text(path: Path) -> str:
 
 
 def rows_of(path: Path, text: str, separator: str) -> tuple[list[str], Rows]:
-    """Return the heading of a table and its lines, each with its number.  Raises P071 for a line of another length."""
+    """Return the heading of a table and its lines, each with its number.  Raises P071 for a line of
+    another length.
+    """
     lines = ((k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip())
     header = [cell.strip() for cell in next(lines, (0, ""))[1].rstrip(separator).split(separator)]
 
@@ -46,7 +52,12 @@ def rows_of(path: Path, text: str, separator: str) -> tuple[list[str], Rows]:
             if len(cells) == len(header) + 1 and not cells[-1]:
                 cells.pop()  # sacct --parsable ends each line with a separator
             if len(cells) != len(header):
-                raise error_of("P071.line", where=f"{path.name}:{number}", found=str(len(cells)), count=len(header))
+                raise error_of(
+                    "P071.line",
+                    where=f"{path.name}:{number}",
+                    found=str(len(cells)),
+                    count=len(header),
+                )
             yield number, cells
 
     return header, rows()

@@ -1,4 +1,5 @@
-"""Readers of job logs: tables of two public fleets, ``sacct --parsable2``, and the Standard Workload Format.
+"""Readers of job logs: tables of two public fleets, ``sacct --parsable2``, and the Standard
+Workload Format.
 
 P070  no log of jobs that is known
 P071  a line of a log that cannot be read
@@ -19,9 +20,25 @@ from turnbuckle.questions.pool.lines import Rows, number, read_text, rows_of, ti
 from turnbuckle.questions.pool.slurm import read_sacct, read_swf
 from turnbuckle.questions.pool.stream import MILLI, Stream, logged, together
 
-_PODS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time")
+_PODS: Final = (
+    "name",
+    "cpu_milli",
+    "memory_mib",
+    "num_gpu",
+    "gpu_milli",
+    "creation_time",
+    "deletion_time",
+    "scheduled_time",
+)
 _REQUESTS: Final = ("cpu_request", "gpu_request", "memory_request")
-_INSTANCES: Final = ("instance_sn", "role", *_REQUESTS, "creation_time", "scheduled_time", "deletion_time")
+_INSTANCES: Final = (
+    "instance_sn",
+    "role",
+    *_REQUESTS,
+    "creation_time",
+    "scheduled_time",
+    "deletion_time",
+)
 
 
 def read_log(path: Path, cores_per_gpu: int = 1, resident: bool = False) -> Stream:
@@ -29,7 +46,8 @@ def read_log(path: Path, cores_per_gpu: int = 1, resident: bool = False) -> Stre
 
     Parameters
     ----------
-    cores_per_gpu : processors of a job that have one GPU, where a format has none (Standard Workload Format).
+    cores_per_gpu : processors of a job that have one GPU, where a format has none (Standard
+        Workload Format).
     resident : the jobs are meant to stay: those that never found a place count as well.
 
     Raises
@@ -38,7 +56,9 @@ def read_log(path: Path, cores_per_gpu: int = 1, resident: bool = False) -> Stre
     """
     text = read_text(path)
     first = next((line for line in text.splitlines() if line.strip()), "")
-    if first.startswith(";") or (len(first.split()) == 18 and "|" not in first and "," not in first):
+    if first.startswith(";") or (
+        len(first.split()) == 18 and "|" not in first and "," not in first
+    ):
         return read_swf(path, text, cores_per_gpu).sorted()
     if "|" in first:
         return read_sacct(path, text).sorted()
@@ -51,7 +71,9 @@ def read_log(path: Path, cores_per_gpu: int = 1, resident: bool = False) -> Stre
 
 
 def _pods(path: Path, header: Sequence[str], rows: Rows, resident: bool) -> Stream:
-    """Read the pods of Alibaba's GPU fleet of 2023: shares of a GPU, and pods that never found a place."""
+    """Read the pods of Alibaba's GPU fleet of 2023: shares of a GPU, and pods that never found a
+    place.
+    """
     columns = [header.index(name) for name in _PODS]
     table, names, keys = [], [], []
     for line, row in rows:
@@ -59,7 +81,15 @@ def _pods(path: Path, header: Sequence[str], rows: Rows, resident: bool) -> Stre
         gpus = count * MILLI if count != 1 else min(share, MILLI)
         table.append((cores, memory, gpus, *(time(row[k], path, line) for k in columns[5:])))
         keys.append(row[columns[0]])
-        names.append("no GPU" if not gpus else "a share of a GPU" if gpus < MILLI else "1 GPU" if gpus == MILLI else f"{count} GPUs")
+        names.append(
+            "no GPU"
+            if not gpus
+            else "a share of a GPU"
+            if gpus < MILLI
+            else "1 GPU"
+            if gpus == MILLI
+            else f"{count} GPUs"
+        )
     numbers = np.array(table, dtype=np.float64).reshape(-1, 6)
     created, deleted, scheduled = numbers[:, 3], numbers[:, 4], numbers[:, 5]
     ran = np.isfinite(created) & (resident | (np.isfinite(scheduled) & (deleted > scheduled)))
@@ -68,12 +98,21 @@ def _pods(path: Path, header: Sequence[str], rows: Rows, resident: bool) -> Stre
 
 
 def _instances(path: Path, header: Sequence[str], rows: Rows) -> Stream:
-    """Read the instances of Alibaba's disaggregated fleet of 2025: those on CPU nodes (CN) and those on GPU nodes (HN)."""
+    """Read the instances of Alibaba's disaggregated fleet of 2025: those on CPU nodes (CN) and
+    those on GPU nodes (HN).
+    """
     columns = [header.index(name) for name in _INSTANCES]
     table, names, keys = [], [], []
     for line, row in rows:
         cores, gpus, memory = (number(row[k], path, line, 1e9) for k in columns[2:5])
-        table.append((cores * MILLI, memory * 1024, gpus * MILLI, *(time(row[k], path, line) for k in columns[5:])))
+        table.append(
+            (
+                cores * MILLI,
+                memory * 1024,
+                gpus * MILLI,
+                *(time(row[k], path, line) for k in columns[5:]),
+            )
+        )
         keys.append(row[columns[0]])
         names.append(clipped(row[columns[1]], 20))
     numbers = np.array(table, dtype=np.float64).reshape(-1, 6)
@@ -81,7 +120,9 @@ def _instances(path: Path, header: Sequence[str], rows: Rows) -> Stream:
     order = np.argsort(~np.isnan(numbers[:, 4]), kind="stable")
     numbers, names, keys = numbers[order], [names[k] for k in order], [keys[k] for k in order]
     created, scheduled, deleted = numbers[:, 3], numbers[:, 4], numbers[:, 5]
-    instants = np.concatenate([[0.0], scheduled[np.isfinite(scheduled)], deleted[np.isfinite(deleted)]])
+    instants = np.concatenate(
+        [[0.0], scheduled[np.isfinite(scheduled)], deleted[np.isfinite(deleted)]]
+    )
     last = float(instants[together(instants)].max())
     early, late = np.isnan(scheduled), np.isnan(deleted)
     findings = []
@@ -90,7 +131,10 @@ def _instances(path: Path, header: Sequence[str], rows: Rows) -> Stream:
         findings.append(finding("P225", int((early | late).sum()), evidence))
     begun, ended = np.where(early, 0.0, scheduled), np.where(late, last, deleted)
     times = {"arrival": np.where(early, 0.0, created), "start": begun, "work": ended - begun}
-    source, ran = "instances of Alibaba's disaggregated fleet, 2025", np.isfinite(times["arrival"]) & (ended > begun)
+    source, ran = (
+        "instances of Alibaba's disaggregated fleet, 2025",
+        np.isfinite(times["arrival"]) & (ended > begun),
+    )
     return _stream(source, numbers, times, names, keys, ran, findings=findings, standing=early)
 
 
@@ -105,12 +149,20 @@ def _stream(
     findings: Sequence[Finding] = (),
     standing: Bool | None = None,
 ) -> Stream:
-    """Return the stream of a table whose first columns are cores, memory and GPUs; jobs that did not run are set aside."""
+    """Return the stream of a table whose first columns are cores, memory and GPUs; jobs that did
+    not run are set aside.
+    """
     kept = np.flatnonzero(ran)
     aside = () if ran.all() else (finding("P224", int((~ran).sum())),)
     cores, memory, gpus = np.round(numbers[kept, :3]).T
     columns = {name: values[kept] for name, values in times.items()}
-    columns |= {"limit": columns["work"], "parts": np.ones(len(kept)), "cores": cores, "gpus": gpus, "memory": memory}
+    columns |= {
+        "limit": columns["work"],
+        "parts": np.ones(len(kept)),
+        "cores": cores,
+        "gpus": gpus,
+        "memory": memory,
+    }
     before = np.zeros(len(ran), dtype=bool) if standing is None else standing
     more = {"findings": (*findings, *aside), "standing": before[kept]}
     rows = kept.tolist()

@@ -1,8 +1,9 @@
 """Simulation of a stream of jobs on a cluster, event by event.
 
-The native core places the jobs (``crates/turnbuckle-core/src/jobs.rs``): in the order of submission; behind a job that does not fit,
-jobs that do not delay it may start (EASY backfilling).  A part goes to the pool with the fewest free GPUs that has enough, there to the
-host with the fewest free cores.
+The native core places the jobs (``crates/turnbuckle-core/src/jobs.rs``): in the order of
+submission; behind a job that does not fit, jobs that do not delay it may start (EASY backfilling).
+A part goes to the pool with the fewest free GPUs that has enough, there to the host with the fewest
+free cores.
 """
 
 from __future__ import annotations
@@ -94,16 +95,33 @@ def simulate(
     ----------
     slowdowns : of each class.
     end : which end of their ranges holds.
-    trunk : bandwidth that the jobs of a pool have between them for each of its GPUs [B/s]; None where they never wait for it.
+    trunk : bandwidth that the jobs of a pool have between them for each of its GPUs [B/s]; None
+        where they never wait for it.
     window : time in which use is counted [s]; from the first submission to the last if left out.
-    patience : what all jobs together may wait [s]; beyond it the simulation is given up, and waiting is infinite.
+    patience : what all jobs together may wait [s]; beyond it the simulation is given up, and
+        waiting is infinite.
     """
     window = window or stream.window
-    pools = np.full(len(fleet.gpus), np.inf) if trunk is None else np.maximum(fleet.gpus * trunk, 1e-9)
-    jobs = {name: getattr(stream, name) for name in ("arrival", "work", "limit", "cores", "memory", "gpus")}
+    pools = (
+        np.full(len(fleet.gpus), np.inf) if trunk is None else np.maximum(fleet.gpus * trunk, 1e-9)
+    )
+    jobs = {
+        name: getattr(stream, name)
+        for name in ("arrival", "work", "limit", "cores", "memory", "gpus")
+    }
     jobs |= {name: getattr(stream, name).astype(np.uint32) for name in ("parts", "class_of")}
-    hosts = {"host_cores": fleet.cores, "host_memory": fleet.memory, "pool": fleet.pool.astype(np.uint32), "trunk": pools}
-    asked: dict[str, Any] = {"policy": policy, "depth": DEPTH, "window": window, "patience": patience}
+    hosts = {
+        "host_cores": fleet.cores,
+        "host_memory": fleet.memory,
+        "pool": fleet.pool.astype(np.uint32),
+        "trunk": pools,
+    }
+    asked: dict[str, Any] = {
+        "policy": policy,
+        "depth": DEPTH,
+        "window": window,
+        "patience": patience,
+    }
     asked["classes"] = [(getattr(s, end), s.bandwidth, s.exposed, s.moving) for s in slowdowns]
     out = run_jobs(**jobs, **hosts, pool_gpus=fleet.gpus.astype(np.uint32), **asked)
     start = out["start"]
@@ -131,8 +149,12 @@ def simulate(
 
 
 def _staying(stream: Stream, fleet: Fleet, placed: Bool) -> dict[str, float]:
-    """Return the GPUs and cores that jobs which stay hold at last, and those still free if jobs found no place; not times seconds."""
-    gpus, cores = ((stream.parts * each / MILLI)[placed].sum() for each in (stream.gpus, stream.cores))
+    """Return the GPUs and cores that jobs which stay hold at last, and those still free if jobs
+    found no place; not times seconds.
+    """
+    gpus, cores = (
+        (stream.parts * each / MILLI)[placed].sum() for each in (stream.gpus, stream.cores)
+    )
     left, left_gpus = (~placed).any(), (~placed & (stream.gpus > 0)).any()
     return {
         "gpu_seconds": float(gpus),
@@ -143,7 +165,9 @@ def _staying(stream: Stream, fleet: Fleet, placed: Bool) -> dict[str, float]:
 
 
 def by_class(result: Result) -> list[tuple[float, float]]:
-    """Return the mean slowdown (run time over that on fixed nodes) and the mean waiting time [s] of each class."""
+    """Return the mean slowdown (run time over that on fixed nodes) and the mean waiting time [s] of
+    each class.
+    """
     stream, out = result.stream, []
     for k in range(len(stream.classes)):
         ran = (stream.class_of == k) & np.isfinite(result.end)
@@ -154,7 +178,8 @@ def by_class(result: Result) -> list[tuple[float, float]]:
 
 
 def fewest_enough(most: int, enough: Callable[[int], bool], near: int | None = None) -> int:
-    """Return the smallest count from 1 to `most` that is enough, by bisection; `most` is taken to be enough.
+    """Return the smallest count from 1 to `most` that is enough, by bisection; `most` is taken to
+    be enough.
 
     Parameters
     ----------

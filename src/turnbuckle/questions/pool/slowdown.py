@@ -1,7 +1,9 @@
-"""How much longer the jobs of a class run in a pool: by a recording, by a curve that is declared, or between two ends that are published.
+"""How much longer the jobs of a class run in a pool: by a recording, by a curve that is declared,
+or between two ends that are published.
 
-A class with a recording takes as much longer as `project` says of the recording on that machine, with its range.  A class without one takes
-from nothing longer to what Shorts and Grant print as the worst of two programs at that delay (``slowdown.csv``): an assumption, and named.
+A class with a recording takes as much longer as `project` says of the recording on that machine,
+with its range.  A class without one takes from nothing longer to what Shorts and Grant print as the
+worst of two programs at that delay (``slowdown.csv``): an assumption, and named.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from turnbuckle.trace.bounds import DEVICE_TABLES
 from turnbuckle.trace.intervals import union_ns
 
 Basis = Literal["recording", "declared", "published", "no GPU", "fixed"]
-#: Ways of a copy that cross the fabric between a host and a pool; a copy inside a device, or to a peer in the pool, does not.
+#: Ways of a copy that cross the fabric between a host and a pool; a copy inside a device, or to a
+#: peer in the pool, does not.
 ACROSS: Final = ("h2d", "d2h", "migration_h2d", "migration_d2h")
 
 
@@ -39,8 +42,10 @@ class Tie:
     run : a recording of it.
     curve : run time over that without delay at added one-way latencies [s], from the nearest on.
     span : least and most run time over that on fixed nodes, on every fabric.
-    bandwidth : what each GPU moves to and from its host on average [B/s]; None is that of the recording, or nothing.
-    exposed, moving : share of the run time in which nothing but such copies runs, and in which any runs; None as above.
+    bandwidth : what each GPU moves to and from its host on average [B/s]; None is that of the
+        recording, or nothing.
+    exposed, moving : share of the run time in which nothing but such copies runs, and in which any
+        runs; None as above.
     """
 
     run: Run | None = None
@@ -77,8 +82,12 @@ UNCHANGED = Slowdown(1.0, 1.0, 1.0, "fixed")
 
 
 def one_way(machine: Machine) -> tuple[float, float]:
-    """Return the added one-way latency of a machine and its largest value within the stated error [s].  Raises A207."""
-    given = {str(c.parameter): c.set for c in machine.changes if c.set is not None} | {str(n): p for n, p in machine.parameters.items()}
+    """Return the added one-way latency of a machine and its largest value within the stated error
+    [s].  Raises A207.
+    """
+    given = {str(c.parameter): c.set for c in machine.changes if c.set is not None} | {
+        str(n): p for n, p in machine.parameters.items()
+    }
     trips = 1.0 if "slack.link" in given else 2.0
     delay = given.get("slack.link") or given.get("remoting.round_trip")
     if delay is None:
@@ -87,7 +96,12 @@ def one_way(machine: Machine) -> tuple[float, float]:
 
 
 def slowdowns(
-    classes: Sequence[str], uses_gpu: Sequence[bool], ties: Mapping[str, Tie], machine: Machine, draws: int, seed: int
+    classes: Sequence[str],
+    uses_gpu: Sequence[bool],
+    ties: Mapping[str, Tie],
+    machine: Machine,
+    draws: int,
+    seed: int,
 ) -> list[Slowdown]:
     """Return how much longer each class runs on a machine.
 
@@ -103,8 +117,16 @@ def slowdowns(
     for name in ties:
         if name not in classes:
             fix = did_you_mean(name, classes) or None
-            raise error_of("A449", found=clipped(name, 60), fix=fix, names=", ".join(clipped(c, 30) for c in classes[:24]))
-    return [_of(ties.get(name), gpu, machine, draws, seed) for name, gpu in zip(classes, uses_gpu, strict=True)]
+            raise error_of(
+                "A449",
+                found=clipped(name, 60),
+                fix=fix,
+                names=", ".join(clipped(c, 30) for c in classes[:24]),
+            )
+    return [
+        _of(ties.get(name), gpu, machine, draws, seed)
+        for name, gpu in zip(classes, uses_gpu, strict=True)
+    ]
 
 
 def _of(tie: Tie | None, gpu: bool, machine: Machine, draws: int, seed: int) -> Slowdown:
@@ -112,13 +134,19 @@ def _of(tie: Tie | None, gpu: bool, machine: Machine, draws: int, seed: int) -> 
         return Slowdown(1.0, 1.0, 1.0, "no GPU")
     if tie is not None and tie.run is not None:
         return _recorded(tie, tie.run, machine, draws, seed)
-    moved = (0.0, 0.0, 0.0) if tie is None else (tie.bandwidth or 0.0, tie.exposed or 0.0, tie.moving or 0.0)
+    moved = (
+        (0.0, 0.0, 0.0)
+        if tie is None
+        else (tie.bandwidth or 0.0, tie.exposed or 0.0, tie.moving or 0.0)
+    )
     if tie is not None and tie.span is not None:
         return Slowdown(sum(tie.span) / 2, *tie.span, "declared", *moved)
     delay, most = one_way(machine)
     if tie is not None and tie.curve:
         delays, times = np.array([(0.0, 1.0), *tie.curve]).T
-        value, low, high = (float(np.interp(x, delays, times)) for x in (delay, max(0.0, 2 * delay - most), most))
+        value, low, high = (
+            float(np.interp(x, delays, times)) for x in (delay, max(0.0, 2 * delay - most), most)
+        )
         return Slowdown(value, min(low, value), max(high, value), "declared", *moved)
     high = published(most)
     return Slowdown((1.0 + high) / 2, 1.0, high, "published", *moved)
@@ -144,7 +172,8 @@ def crossing(profile: Profile) -> tuple[float, float, float]:
 
     Returns
     -------
-    Average over the run [B/s], share of the run time in which nothing but such copies runs, and in which any runs.
+    Average over the run [B/s], share of the run time in which nothing but such copies runs, and in
+    which any runs.
     """
     if not profile.run_time_ns:
         return 0.0, 0.0, 0.0
@@ -163,7 +192,8 @@ def _table() -> tuple[list[float], list[float]]:
 
 
 def published(delay: float) -> float:
-    """Return the most that a program was published to take longer at an added one-way latency [s], straight between the printed delays.
+    """Return the most that a program was published to take longer at an added one-way latency [s],
+    straight between the printed delays.
 
     >>> published(0.0), published(1e-6), round(published(2.2e-6), 4)
     (1.0, 1.011, 1.0114)

@@ -1,8 +1,9 @@
 """Readers of ``sacct --parsable2`` and of the Standard Workload Format (Chapin et al. 1999).
 
-Of Slurm each job needs a time of submission and of its start, how long it ran, and what it was given: ``sacct -P --format
-JobID,Partition,Submit,Start,Elapsed,Timelimit,NNodes,AllocTRES``.  Steps of a job (``123.batch``) are not jobs.  The Standard Workload
-Format knows processors and no GPUs: so many processors have one GPU as the user says.
+Of Slurm each job needs a time of submission and of its start, how long it ran, and what it was
+given: ``sacct -P --format JobID,Partition,Submit,Start,Elapsed,Timelimit,NNodes,AllocTRES``.  Steps
+of a job (``123.batch``) are not jobs.  The Standard Workload Format knows processors and no GPUs:
+so many processors have one GPU as the user says.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from turnbuckle.questions.pool.lines import number, refused, rows_of
 from turnbuckle.questions.pool.stream import MILLI, Stream, logged
 
 _NEEDED: Final = ("JobID", "Submit", "Start")
-_ELAPSED: Final = re.compile(r"(?:([0-9]{1,5})-)?(?:([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{2})(?:\.[0-9]+)?")
+_ELAPSED: Final = re.compile(
+    r"(?:([0-9]{1,5})-)?(?:([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{2})(?:\.[0-9]+)?"
+)
 _MEMORY: Final = re.compile(r"([0-9.]{1,15})([KMGTP]?)")
 _MIB: Final = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 #: Columns of the Standard Workload Format, counted from 0.
@@ -35,7 +38,11 @@ def read_sacct(path: Path, text: str) -> Stream:
     column = {name: k for k, name in enumerate(header)}
     elapsed = next((name for name in ("ElapsedRaw", "Elapsed") if name in column), None)
     given = next((name for name in ("AllocTRES", "ReqTRES", "TRESReq") if name in column), None)
-    if missing := [*(n for n in _NEEDED if n not in column), *([] if elapsed else ["Elapsed"]), *([] if given else ["AllocTRES"])]:
+    if missing := [
+        *(n for n in _NEEDED if n not in column),
+        *([] if elapsed else ["Elapsed"]),
+        *([] if given else ["AllocTRES"]),
+    ]:
         raise error_of("P070.columns", where=path.name, missing=", ".join(missing))
     assert elapsed is not None and given is not None
     jobs, names, keys, aside = [], [], [], 0
@@ -47,19 +54,41 @@ def read_sacct(path: Path, text: str) -> Stream:
         if math.isnan(submit) or math.isnan(start) or not ran > 0:
             aside += 1
             continue
-        limit = next((_duration(row[column[n]], path, line) for n in ("TimelimitRaw", "Timelimit") if n in column), math.nan)
+        limit = next(
+            (
+                _duration(row[column[n]], path, line)
+                for n in ("TimelimitRaw", "Timelimit")
+                if n in column
+            ),
+            math.nan,
+        )
         limit *= 60.0 if "TimelimitRaw" in column else 1.0
         tres = _tres(row[column[given]], path, line)
-        nodes = max(1, round(tres.get("node", number(row[column["NNodes"]], path, line) if "NNodes" in column else 1.0)))
-        each = (tres.get("cpu", math.nan) / nodes, tres.get("gpu", 0.0) / nodes, tres.get("mem", 0.0) / nodes)
-        jobs.append((submit, start, ran, ran if math.isnan(limit) else max(limit, ran), nodes, *each))
+        nodes = max(
+            1,
+            round(
+                tres.get(
+                    "node", number(row[column["NNodes"]], path, line) if "NNodes" in column else 1.0
+                )
+            ),
+        )
+        each = (
+            tres.get("cpu", math.nan) / nodes,
+            tres.get("gpu", 0.0) / nodes,
+            tres.get("mem", 0.0) / nodes,
+        )
+        jobs.append(
+            (submit, start, ran, ran if math.isnan(limit) else max(limit, ran), nodes, *each)
+        )
         keys.append(row[column["JobID"]])
         names.append(clipped(row[column["Partition"]], 40) if "Partition" in column else "jobs")
     return _made("sacct", jobs, names, keys, aside)
 
 
 def read_swf(path: Path, text: str, cores_per_gpu: int) -> Stream:
-    """Read the Standard Workload Format: processors are cores, and every `cores_per_gpu` of them have one GPU."""
+    """Read the Standard Workload Format: processors are cores, and every `cores_per_gpu` of them
+    have one GPU.
+    """
     jobs, names, keys, aside = [], [], [], 0
     for k, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith(";"):
@@ -67,7 +96,8 @@ def read_swf(path: Path, text: str, cores_per_gpu: int) -> Stream:
         cells = line.split()
         if len(cells) != 18:
             raise error_of("P071.line", where=f"{path.name}:{k}", found=str(len(cells)), count=18)
-        values = [-1.0 if cell.startswith("-") else number(cell, path, k) for cell in cells]  # negative: not known
+        # negative: not known
+        values = [-1.0 if cell.startswith("-") else number(cell, path, k) for cell in cells]
         processors = values[_ALLOCATED] if values[_ALLOCATED] > 0 else values[_REQUESTED]
         if values[_SUBMIT] < 0 or values[_RUN] <= 0 or processors <= 0:
             aside += 1
@@ -111,7 +141,8 @@ def _instant(text: str, path: Path, line: int) -> float:
 
 
 def _duration(text: str, path: Path, line: int) -> float:
-    """Return a duration [s]: seconds, or days-hours:minutes:seconds; nan where there is none, or a negative one.
+    """Return a duration [s]: seconds, or days-hours:minutes:seconds; nan where there is none, or a
+    negative one.
 
     >>> _duration("1-02:03:04", Path("jobs"), 1), _duration("05:06", Path("jobs"), 1), _duration("90", Path("jobs"), 1)
     (93784.0, 306.0, 90.0)

@@ -1,4 +1,6 @@
-"""Jobs as a log or a mix has them: when each comes, how long it runs on fixed nodes, and what it takes."""
+"""Jobs as a log or a mix has them: when each comes, how long it runs on fixed nodes, and what it
+takes.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,15 @@ BLOCK: Final = 86_400.0
 #: What a stream has of each job.
 COLUMNS: Final = ("arrival", "work", "limit", "parts", "cores", "gpus", "memory", "class_of")
 YEAR: Final = 365.25 * 86_400.0
-#: The most that a job has.  No public cluster is a tenth as large (Top500, November 2025), and no job runs a tenth as long.
-MOST_YEARS, MOST_PARTS, MOST_CORES, MOST_GPUS, MOST_MIB = 20, 1_000_000, 200_000_000, 5_000_000, 1 << 40
+#: The most that a job has.  No public cluster is a tenth as large (Top500, November 2025), and no
+#: job runs a tenth as long.
+MOST_YEARS, MOST_PARTS, MOST_CORES, MOST_GPUS, MOST_MIB = (
+    20,
+    1_000_000,
+    200_000_000,
+    5_000_000,
+    1 << 40,
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,8 @@ class Stream:
     divided : whether the parts follow from the size of a node, because the log does not say them.
     findings : what was set aside or assumed.
     drawn : draws another stream like this one from a seed; None draws days of this one again.
-    standing : so many of the first jobs ran before the log begins: every draw of its days has them once.
+    standing : so many of the first jobs ran before the log begins: every draw of its days has them
+        once.
     """
 
     source: str
@@ -68,7 +78,8 @@ class Stream:
 
     @property
     def window(self) -> tuple[float, float]:
-        """Return the time from the first submission to the last [s]: what ends later counts up to there.
+        """Return the time from the first submission to the last [s]: what ends later counts up to
+        there.
 
         Jobs that are all submitted at once are counted for as long as the longest of them runs.
         """
@@ -87,9 +98,15 @@ class Stream:
 
     @property
     def gpu_load(self) -> float:
-        """Return the GPUs that the jobs submitted would use on average, from the first submission to the last."""
+        """Return the GPUs that the jobs submitted would use on average, from the first submission
+        to the last.
+        """
         first, last = self.window
-        return float((self.parts * self.gpus / MILLI * self.work).sum() / (last - first)) if last > first else 0.0
+        return (
+            float((self.parts * self.gpus / MILLI * self.work).sum() / (last - first))
+            if last > first
+            else 0.0
+        )
 
     @property
     def use_gpus(self) -> list[bool]:
@@ -97,9 +114,14 @@ class Stream:
         return [bool((self.gpus[self.class_of == k] > 0).any()) for k in range(len(self.classes))]
 
     def sorted(self) -> Stream:
-        """Return the jobs by submission, the first at 0 s.  Raises A447 for too many, A206 for none."""
+        """Return the jobs by submission, the first at 0 s.  Raises A447 for too many, A206 for
+        none.
+        """
         if not len(self):
-            raise error_of("A206.jobs", found="; ".join([self.source, *(f.detail for f in self.findings if f.detail)]))
+            raise error_of(
+                "A206.jobs",
+                found="; ".join([self.source, *(f.detail for f in self.findings if f.detail)]),
+            )
         if len(self) > MOST_JOBS:
             raise error_of("A447.jobs", found=f"{len(self):,}", most=MOST_JOBS)
         if len(self.classes) > MOST_CLASSES:
@@ -114,7 +136,9 @@ class Stream:
         return replace(self, **some)
 
     def again(self, seed: int) -> Stream:
-        """Return a stream that might have come as well: of a mix another draw, of a log its days in a drawn order, with replacement."""
+        """Return a stream that might have come as well: of a mix another draw, of a log its days in
+        a drawn order, with replacement.
+        """
         if self.drawn is not None:
             return self.drawn(seed)
         day = np.floor(self.arrival / BLOCK).astype(np.int64)
@@ -124,13 +148,19 @@ class Stream:
         chosen = draw.integers(0, days, days)
         while not self.standing and (first[chosen] == first[chosen + 1]).all():
             chosen = draw.integers(0, days, days)  # of a log with few jobs, days without any
-        rows = np.concatenate([np.arange(self.standing), *(np.arange(first[d], first[d + 1]) for d in chosen)])
+        rows = np.concatenate(
+            [np.arange(self.standing), *(np.arange(first[d], first[d + 1]) for d in chosen)]
+        )
         shifts = (np.full(first[d + 1] - first[d], (k - d) * BLOCK) for k, d in enumerate(chosen))
         out = self.taken(rows)
-        return replace(out, arrival=out.arrival + np.concatenate([np.zeros(self.standing), *shifts]))
+        return replace(
+            out, arrival=out.arrival + np.concatenate([np.zeros(self.standing), *shifts])
+        )
 
     def denser(self, load: float, gpus: int, seed: int) -> Stream:
-        """Return as many streams like this one at once, the last in part, as keep a share `load` of `gpus` GPUs in use.  Raises A206."""
+        """Return as many streams like this one at once, the last in part, as keep a share `load` of
+        `gpus` GPUs in use.  Raises A206.
+        """
         if not self.gpu_load:
             raise error_of("A206.gpus", found=self.source)
         copies = load * gpus / self.gpu_load
@@ -140,23 +170,31 @@ class Stream:
         last = self.again(seed + len(whole))
         chance = np.random.Generator(np.random.Philox(seed)).random(len(last))
         every = [*whole, last.taken(np.flatnonzero(chance < copies - int(copies)))]
-        joined: dict[str, Any] = {name: np.concatenate([getattr(stream, name) for stream in every]) for name in COLUMNS}
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(stream, name) for stream in every]) for name in COLUMNS
+        }
         return replace(self, **joined, drawn=None, standing=0).sorted()
 
     def staying(self) -> Stream:
         """Return the same jobs one after the other, each of which stays."""
         forever = np.full(len(self), np.inf)
-        return replace(self, arrival=np.arange(len(self), dtype=np.float64), work=forever, limit=forever)
+        return replace(
+            self, arrival=np.arange(len(self), dtype=np.float64), work=forever, limit=forever
+        )
 
     def fitted(self, gpus_per_node: int, cores_per_node: int) -> Stream:
-        """Return the jobs cut into equal parts that a node holds, where the log does not say its own."""
+        """Return the jobs cut into equal parts that a node holds, where the log does not say its
+        own.
+        """
         if not self.divided:
             return self
         by_gpus = np.ceil(self.gpus / (MILLI * max(gpus_per_node, 1)))
         by_cores = np.ceil(self.cores / (MILLI * max(cores_per_node, 1)))
         parts = np.maximum(np.maximum(by_gpus, by_cores), 1).astype(np.int64)
         gpus = np.ceil(self.gpus / parts / MILLI).astype(np.int64) * MILLI
-        cores, memory = (np.ceil(values / parts).astype(np.int64) for values in (self.cores, self.memory))
+        cores, memory = (
+            np.ceil(values / parts).astype(np.int64) for values in (self.cores, self.memory)
+        )
         return replace(self, parts=parts, gpus=gpus, cores=cores, memory=memory, divided=False)
 
 
@@ -167,13 +205,21 @@ def classed(names: Sequence[str]) -> tuple[Int, tuple[str, ...]]:
     return np.array([index[name] for name in names], dtype=np.int64), tuple(classes)
 
 
-def logged(source: str, columns: Mapping[str, Float], names: Sequence[str], keys: Sequence[str], **more: Any) -> Stream:
-    """Return the jobs of a log; those with values that no job has are set aside, with a count by reason (A521).
+def logged(
+    source: str,
+    columns: Mapping[str, Float],
+    names: Sequence[str],
+    keys: Sequence[str],
+    **more: Any,
+) -> Stream:
+    """Return the jobs of a log; those with values that no job has are set aside, with a count by
+    reason (A521).
 
     Parameters
     ----------
-    columns : ``arrival``, ``start`` (nan where it is not known), ``work``, ``limit``, ``parts``, ``cores``, ``gpus`` and ``memory``, in
-        the units of a `Stream`, shape (rows,); a part with more than one GPU has whole ones.
+    columns : ``arrival``, ``start`` (nan where it is not known), ``work``, ``limit``, ``parts``,
+        ``cores``, ``gpus`` and ``memory``, in the units of a `Stream`, shape (rows,); a part with
+        more than one GPU has whole ones.
     names : class of each row.
     keys : what the log calls each job.
     more : of the `Stream`; ``standing`` as a mask of the rows.
@@ -187,7 +233,9 @@ def logged(source: str, columns: Mapping[str, Float], names: Sequence[str], keys
     class_of, classes = classed([names[k] for k in rows])
     gpus = columns["gpus"][kept]
     gpus = np.where(gpus > MILLI, np.ceil(gpus / MILLI) * MILLI, gpus)
-    columns_of: dict[str, Any] = {name: columns[name][kept].astype(np.int64) for name in ("parts", "cores", "memory")}
+    columns_of: dict[str, Any] = {
+        name: columns[name][kept].astype(np.int64) for name in ("parts", "cores", "memory")
+    }
     columns_of |= {name: columns[name][kept] for name in ("arrival", "work", "limit")}
     columns_of |= {"gpus": gpus.astype(np.int64), "class_of": class_of, "classes": classes}
     standing = int(more.pop("standing", np.zeros(len(names)))[kept].sum())
@@ -202,8 +250,10 @@ def _believed(columns: Mapping[str, Float], keys: Sequence[str]) -> tuple[Int, d
     with np.errstate(over="ignore"):
         flaws = {
             "start before submission": start < arrival,
-            f"wait or run time over {MOST_YEARS} years": (work > longest) | (start - arrival > longest),
-            "no cores stated, or neither cores nor GPUs": np.isnan(cores) | ((cores == 0) & (gpus == 0)),
+            f"wait or run time over {MOST_YEARS} years": (work > longest)
+            | (start - arrival > longest),
+            "no cores stated, or neither cores nor GPUs": np.isnan(cores)
+            | ((cores == 0) & (gpus == 0)),
             f"over {MOST_PARTS:,} nodes": parts > MOST_PARTS,
             f"over {MOST_CORES:,} cores": parts * cores > MOST_CORES * MILLI,
             f"over {MOST_GPUS:,} GPUs": parts * gpus > MOST_GPUS * MILLI,
@@ -234,8 +284,14 @@ def _again(keys: Sequence[str], arrival: Float) -> Bool:
 
 
 def together(arrival: Float) -> Bool:
-    """Return which jobs are of the largest group without a year between one submission and the next; of equal ones the first."""
+    """Return which jobs are of the largest group without a year between one submission and the
+    next; of equal ones the first.
+    """
     order = np.argsort(arrival, kind="stable")
     group = np.empty(len(arrival), dtype=np.int64)
     group[order] = np.cumsum(np.diff(arrival[order], prepend=arrival[order][:1]) > YEAR)
-    return np.asarray(group == np.argmax(np.bincount(group))) if len(arrival) else np.ones(0, dtype=bool)
+    return (
+        np.asarray(group == np.argmax(np.bincount(group)))
+        if len(arrival)
+        else np.ones(0, dtype=bool)
+    )

@@ -28,21 +28,50 @@ from turnbuckle.show.terminal.asked import (
     replaying,
     targets,
 )
-from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, FormatOption, NoCache, Output, Source, flat, lambdas_of
+from turnbuckle.show.terminal.options import (
+    ASKED_PART,
+    AskedPart,
+    FormatOption,
+    NoCache,
+    Output,
+    Source,
+    flat,
+    lambdas_of,
+)
 from turnbuckle.show.terminal.recording import judged
 
 Method = Annotated[Literal["nething", "additive"], Parameter(help="which published method")]
-Lambda = Annotated[list[str] | None, Parameter(name="--lambda", help="additive: improvement by class, as data=10,control=10", negative=())]
+Lambda = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--lambda", help="additive: improvement by class, as data=10,control=10", negative=()
+    ),
+]
 Charges = Annotated[
     list[str] | None,
-    Parameter(name="--charge", help="also charge what an installed package adds under that name; not with additive", negative=()),
+    Parameter(
+        name="--charge",
+        help="also charge what an installed package adds under that name; not with additive",
+        negative=(),
+    ),
 ]
 Totals = Annotated[
-    str | None, Parameter(help="additive from five printed numbers [s]: gpu=16.79,control=22.10,data=5.05,cpu=6.54,mpi=0.66[,total=50.5]")
+    str | None,
+    Parameter(
+        help=(
+            "additive from five printed numbers [s]: "
+            "gpu=16.79,control=22.10,data=5.05,cpu=6.54,mpi=0.66[,total=50.5]"
+        )
+    ),
 ]
 FailIf = Annotated[
     str | None,
-    Parameter(help='gate for scripts, as "penalty > 5%", or "coupling penalty > 5%" for the coupling alone; exit 1 if true for any target'),
+    Parameter(
+        help=(
+            'gate for scripts, as "penalty > 5%", or "coupling penalty > 5%" for the coupling '
+            "alone; exit 1 if true for any target"
+        )
+    ),
 ]
 
 
@@ -73,7 +102,9 @@ def project(
     no_cache: NoCache = False,
     part: AskedPart = ASKED_PART,
 ) -> int:
-    """Project a recording on other machines: run time with interval, breakdown, and the change in coupling behind it."""
+    """Project a recording on other machines: run time with interval, breakdown, and the change in
+    coupling behind it.
+    """
 
     from turnbuckle.show.terminal import projections as show
     from turnbuckle.show.terminal.gate import gate
@@ -90,13 +121,17 @@ def project(
     condition = gate(fail_if) if fail_if else None
     carried_by = network_of(network, network_set, source_network)
     if carried_by is not None and (model == "additive" or replay == "sum"):
-        raise error_of("A012.network-sum", option="--model additive" if model == "additive" else "--replay sum")
+        raise error_of(
+            "A012.network-sum", option="--model additive" if model == "additive" else "--replay sum"
+        )
     # the published additive model is a sum
     priced = model_of(alpha, model, lambda_, flat(charge) or (), host, port, kernels)
     chosen = replace(priced, replay="sum" if model == "additive" and replay == "auto" else replay)
     seen = judged(profile, source, no_cache, part)
     with replaying():
-        answer = seen.project(machines, model=chosen, draws=draws_of(draws), seed=seed, network=carried_by, pcie=pcie)
+        answer = seen.project(
+            machines, model=chosen, draws=draws_of(draws), seed=seed, network=carried_by, pcie=pcie
+        )
     show.emit(answer, "project", format, output)
     if condition:
         condition.hold(answer.projections)

@@ -1,12 +1,15 @@
-"""How a contended run time changes with a parameter: finite differences with common random numbers (decision D18).
+"""How a contended run time changes with a parameter: finite differences with common random numbers
+(decision D18).
 
-Runs that compete have no derivative: run time jumps where an order changes, and a faster part can make the run longer.  What can be
-said is what a step does, and whether it does the same at other steps and in runs a little different:
+Runs that compete have no derivative: run time jumps where an order changes, and a faster part can
+make the run longer.  What can be said is what a step does, and whether it does the same at other
+steps and in runs a little different:
 
     forward   (T(x + h) - T(x)) / h          backward   (T(x) - T(x - h)) / h          central   (T(x + h) - T(x - h)) / (2 h)
 
-Each run a little different (its compute scattered by a small log-normal) is asked on all sides, so that what differs between the
-sides is the parameter alone.  The sign is stable if no step of any run, to either side, goes the other way.
+Each run a little different (its compute scattered by a small log-normal) is asked on all sides, so
+that what differs between the sides is the parameter alone.  The sign is stable if no step of any
+run, to either side, goes the other way.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ STEPS: Final = (0.01, 0.03, 0.1)
 SEEDS: Final = (0, 1, 2, 3, 4)
 #: Standard deviation of the logarithm of compute in those.
 SPREAD: Final = 0.01
-#: Change of run time, as a share of it, that is rounding: times are whole picoseconds, thousands of them in a row.
+#: Change of run time, as a share of it, that is rounding: times are whole picoseconds, thousands of
+#: them in a row.
 _ROUNDING: Final = 1e-8
 
 
@@ -41,7 +45,8 @@ class Difference(Declared):
 
     Attributes
     ----------
-    forward, backward, central : slopes [s a unit], shape (runs, steps); nan where the parameter cannot go.
+    forward, backward, central : slopes [s a unit], shape (runs, steps); nan where the parameter
+        cannot go.
     """
 
     at: float
@@ -53,7 +58,9 @@ class Difference(Declared):
 
     @property
     def slope(self) -> float:
-        """Return the median of the central differences, or of the one-sided ones if one side cannot be [s a unit]."""
+        """Return the median of the central differences, or of the one-sided ones if one side cannot
+        be [s a unit].
+        """
         two = self.central[~np.isnan(self.central)]
         return float(np.median(two if len(two) else self.one_sided))
 
@@ -66,7 +73,9 @@ class Difference(Declared):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the smallest and the largest slope of any step to either side of any run [s a unit]."""
+        """Return the smallest and the largest slope of any step to either side of any run [s a
+        unit].
+        """
         return float(self.one_sided.min()), float(self.one_sided.max())
 
     @property
@@ -76,8 +85,14 @@ class Difference(Declared):
 
     @property
     def sign(self) -> Sign:
-        """Return whether the run time rises or falls with the parameter, at every step and in every run."""
-        rounding = _ROUNDING * self.seconds / np.concatenate([np.broadcast_to(self.steps, self.forward.shape).reshape(-1)] * 2)
+        """Return whether the run time rises or falls with the parameter, at every step and in every
+        run.
+        """
+        rounding = (
+            _ROUNDING
+            * self.seconds
+            / np.concatenate([np.broadcast_to(self.steps, self.forward.shape).reshape(-1)] * 2)
+        )
         slopes = np.concatenate([self.forward.reshape(-1), self.backward.reshape(-1)])
         up, down = bool((slopes > rounding).any()), bool((slopes < -rounding).any())
         return "not stable" if up and down else "rises" if up else "falls" if down else "no change"
@@ -95,8 +110,8 @@ def differences(
 
     Parameters
     ----------
-    run : run time [s] at a value of the parameter; or several, the recorded run first and then runs a little different, each of which
-        must give the same answer to the same value.
+    run : run time [s] at a value of the parameter; or several, the recorded run first and then runs
+        a little different, each of which must give the same answer to the same value.
     at : where; `steps` to either side, as shares of `unit`, which is `at` unless said.
     least : the parameter cannot be below: what would be is left out.
 
@@ -113,16 +128,34 @@ def differences(
     asked = list(run) if isinstance(run, Sequence) else [run]
     size = abs(at) if unit is None else unit
     h = np.asarray(steps, dtype=np.float64) * size
-    if not len(h) or not len(asked) or not (np.isfinite(h).all() and (h > 0).all() and math.isfinite(at) and at >= least):
+    if (
+        not len(h)
+        or not len(asked)
+        or not (np.isfinite(h).all() and (h > 0).all() and math.isfinite(at) and at >= least)
+    ):
         raise error_of("A095", found=f"steps {list(steps)} of {size:g} at {at:g}"[:80])
     unchanged = np.array([replayed(at) for replayed in asked])[:, None]
     above = np.array([[replayed(at + float(d)) for d in h] for replayed in asked])
-    below = np.array([[replayed(at - float(d)) if at - float(d) >= least else math.nan for d in h] for replayed in asked])
-    return Difference(at, float(unchanged[0, 0]), h, (above - unchanged) / h, (unchanged - below) / h, (above - below) / (2 * h))
+    below = np.array(
+        [
+            [replayed(at - float(d)) if at - float(d) >= least else math.nan for d in h]
+            for replayed in asked
+        ]
+    )
+    return Difference(
+        at,
+        float(unchanged[0, 0]),
+        h,
+        (above - unchanged) / h,
+        (unchanged - below) / h,
+        (above - below) / (2 * h),
+    )
 
 
 def scattered(program: Program, seed: int, spread: float = SPREAD) -> Program:
-    """Return a program whose compute times are scattered: log-normal with median 1, the same for the same seed; 0 leaves it."""
+    """Return a program whose compute times are scattered: log-normal with median 1, the same for
+    the same seed; 0 leaves it.
+    """
     if seed == 0 or not len(program.work_seconds):
         return program
     factor = np.exp(spread * np.random.default_rng(seed).standard_normal(len(program.work_seconds)))

@@ -1,4 +1,5 @@
-"""Two recorded runs at once, on one GPU or on a GPU each behind one link: how much does each slow the other down?
+"""Two recorded runs at once, on one GPU or on a GPU each behind one link: how much does each slow
+the other down?
 
 The replay and what is shared are those of `turnbuckle.questions.sharing.question`.
 """
@@ -14,7 +15,17 @@ import polars as pl
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.run import Run
-from turnbuckle.questions.sharing.question import FULL, MOST_PROCESSES, Form, Sharer, core_count, delay, link_rate, ready, require_work
+from turnbuckle.questions.sharing.question import (
+    FULL,
+    MOST_PROCESSES,
+    Form,
+    Sharer,
+    core_count,
+    delay,
+    link_rate,
+    ready,
+    require_work,
+)
 from turnbuckle.replay.contention.contention import replay
 from turnbuckle.replay.contention.graphs import beside, placed
 from turnbuckle.replay.contention.network import Network
@@ -45,12 +56,20 @@ class Beside(Shown):
 
     def table(self) -> pl.DataFrame:
         """Return a row for each of the two: run time alone and beside the other [s], penalty."""
-        return pl.DataFrame({"alone_seconds": list(self.alone), "seconds": list(self.seconds), "penalty": list(self.penalties)})
+        return pl.DataFrame(
+            {
+                "alone_seconds": list(self.alone),
+                "seconds": list(self.seconds),
+                "penalty": list(self.penalties),
+            }
+        )
 
     def headline(self) -> str:
         """Return the two penalties in one line."""
         first, second = self.penalties
-        return f"Two runs at once ({self.form}): {first:.3f}x and {second:.3f}x what each takes alone"
+        return (
+            f"Two runs at once ({self.form}): {first:.3f}x and {second:.3f}x what each takes alone"
+        )
 
 
 def pair(
@@ -63,7 +82,8 @@ def pair(
     speed: float = 1.0,
     cores: int = 0,
 ) -> Beside:
-    """Replay two recorded runs that begin at once, on a GPU each behind one link (``loose``) or on one GPU (``shared``).
+    """Replay two recorded runs that begin at once, on a GPU each behind one link (``loose``) or on
+    one GPU (``shared``).
 
     Kernels and copies of both are as fast on what they share as each was recorded alone.
 
@@ -75,7 +95,8 @@ def pair(
     Raises
     ------
     CannotAnswer : A165, a link without copies; A166, too large; A172, a GPU without kernels.
-    UsageError : A096, a bandwidth or latency that cannot be; A097, a form or a speed that cannot be.
+    UsageError : A096, a bandwidth or latency that cannot be; A097, a form or a speed that cannot
+        be.
     """
     if form not in ("loose", "shared"):
         raise error_of("A097.pair", found=form)
@@ -90,7 +111,12 @@ def pair(
     else:
         rate = link_rate(bandwidth)
     devices = max(first.devices, other.devices) if form == "shared" else 0
-    given: dict[str, Any] = {"hop_seconds": delay(hop_seconds), "speed": speed, "cores": core_count(cores), "devices": devices}
+    given: dict[str, Any] = {
+        "hop_seconds": delay(hop_seconds),
+        "speed": speed,
+        "cores": core_count(cores),
+        "devices": devices,
+    }
     program, hosts = first.program(form, 1, rate, **given)
     other_program, more = other.program(form, 1, rate, **given)
     loose = form == "loose"
@@ -99,10 +125,14 @@ def pair(
     both, hosts = placed(both, hosts)
     done = replay(both, Network(hosts, rate if loose and not cores else FULL, 0.0), "flow")
     ends = np.split(done.ends, [program.processes])
-    seconds = tuple(float(end.max()) + run.beyond for end, run in zip(ends, (first, other), strict=True))
+    seconds = tuple(
+        float(end.max()) + run.beyond for end, run in zip(ends, (first, other), strict=True)
+    )
     return Beside(form, (first.measured, other.measured), (seconds[0], seconds[1]))
 
 
 def of_runs(run: Run, other: Run, form: Form = "shared", **settings: Any) -> Beside:
-    """Replay two recorded runs at once: ``turnbuckle model sharing --beside``.  Settings as in `pair`."""
+    """Replay two recorded runs at once: ``turnbuckle model sharing --beside``.  Settings as in
+    `pair`.
+    """
     return pair(ready(run), ready(other), form, **settings)

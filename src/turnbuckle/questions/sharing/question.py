@@ -1,4 +1,5 @@
-"""Several runs behind one host link, or on one GPU: how much does each slow the others down, and how many fit?  And one larger GPU instead?
+"""Several runs behind one host link, or on one GPU: how much does each slow the others down, and
+how many fit?  And one larger GPU instead?
 
 The same recorded run several times over at once (AgoChart, Austin et al. 2021, 4.7 and 8.5):
 
@@ -7,9 +8,9 @@ tight    one run on a GPU k times as large, the link its own
 pooled   k runs on one GPU k times as large, all copies on its link
 shared   k runs on the recorded GPU, all copies on its link
 
-Two recordings can be replayed beside each other too (`questions.sharing.pairs`).  Fair shares, each direction of the link apart; a GPU
-that runs have between them is shared fairly too.  Every run has its own cores, unless it is said how many they have between them, and
-its own host memory.
+Two recordings can be replayed beside each other too (`questions.sharing.pairs`).  Fair shares, each
+direction of the link apart; a GPU that runs have between them is shared fairly too.  Every run has
+its own cores, unless it is said how many they have between them, and its own host memory.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ MOST_CORES: Final = 100_000
 LONGEST: Final = 1e3
 #: Processes of the replay that fit into memory on a small machine.
 MOST_PROCESSES: Final = 20_000_000
-#: What a pooled replay counts in: thousandths of a picosecond of a full GPU, so that no kernel is rounded to whole bytes.
+#: What a pooled replay counts in: thousandths of a picosecond of a full GPU, so that no kernel is
+#: rounded to whole bytes.
 FULL: Final = 1e15
 
 
@@ -78,10 +80,12 @@ class Shared:
     ----------
     form : what is shared.
     runs : at once, or times as large (tight).
-    seconds : run time of each [s]; they are alike and end together but for the order in which ties are dealt with.
+    seconds : run time of each [s]; they are alike and end together but for the order in which ties
+        are dealt with.
     penalty : over the recorded run time.
     gain : runs done in a time, over those of one run alone in it.
-    busy_to_device, busy_to_host : share of that time in which the link would be busy if it always ran at full bandwidth.
+    busy_to_device, busy_to_host : share of that time in which the link would be busy if it always
+        ran at full bandwidth.
     """
 
     form: Form
@@ -102,7 +106,8 @@ class Sharer:
     measured : recorded run time [s]; `beyond` the part outside the graph.
     graph, moved, kernels : instants, copies and kernels.
     devices : GPUs of the run.
-    recorded_bandwidth : what a copy reaches on the recorded link [B/s]: of its machine, or the fastest copy's rate if that is more.
+    recorded_bandwidth : what a copy reaches on the recorded link [B/s]: of its machine, or the
+        fastest copy's rate if that is more.
     link_from : which of the two it is, in words.
     recorded_latency : median time from a call to the work it starts [s].
     units : multiprocessors stated by the user, 0 for those of the recording.
@@ -134,14 +139,17 @@ class Sharer:
     def gained(self, times: float, gain: Gain = "blocks") -> Float:
         """Return the speed-up of each kernel on a GPU that is `times` as large.
 
-        ``full``: as many times, whatever its blocks. A multiprocessor gains if it has fewer blocks, or if it needs fewer rounds of blocks
-        that are resident together. ``blocks`` is the larger of the two gains, ``rounds`` the smaller.
+        ``full``: as many times, whatever its blocks. A multiprocessor gains if it has fewer blocks,
+        or if it needs fewer rounds of blocks that are resident together. ``blocks`` is the larger
+        of the two gains, ``rounds`` the smaller.
         """
         held = self.kernels
         if gain == "full":
             return np.full(len(held.seconds), float(times))
         alone = spread_speedup(held.blocks, self.kernel_units, times)
-        together = spread_speedup(held.blocks, self.kernel_units * resident_at_most(held.threads, held.registers), times)
+        together = spread_speedup(
+            held.blocks, self.kernel_units * resident_at_most(held.threads, held.registers), times
+        )
         return np.maximum(alone, together) if gain == "blocks" else np.minimum(alone, together)
 
     @property
@@ -161,9 +169,14 @@ class Sharer:
 
     def processes(self, form: Form, runs: int, cores: int = 0) -> int:
         """Return the number of processes of a replay."""
-        # with cores, the time between calls is an activity too, and each activity has one more for its core
+        # with cores, the time between calls is an activity too, and each activity has one more for
+        # its core
         once = len(self.graph.activity) * (3 if cores else 1) + len(self.moved.activity)
-        return once if form == "tight" else runs * (once + (len(self.kernels.activity) if form in ON_ONE_GPU else 0))
+        return (
+            once
+            if form == "tight"
+            else runs * (once + (len(self.kernels.activity) if form in ON_ONE_GPU else 0))
+        )
 
     def together(
         self,
@@ -187,23 +200,34 @@ class Sharer:
         bandwidth : of the shared link, one way [B/s]; None is the recorded one.
         latency : initiation latency of copies and kernels [s]; None leaves each as recorded.
         hop_seconds : added to each copy [s].
-        law : ``anchored``: what copies and deliveries cost beyond link and latency stays.  ``agochart``: a copy takes its bytes over the
-            bandwidth, and every delivery the latency.
+        law : ``anchored``: what copies and deliveries cost beyond link and latency stays.
+            ``agochart``: a copy takes its bytes over the bandwidth, and every delivery the latency.
         speed : of one multiprocessor over the recorded one's, in every form.
         gain : what kernels gain on a larger GPU, see `gained`.
         copy_cost : times the time of each copy.
-        cores : that the threads of all runs have between them, shared fairly; 0: one for each.  A call that waits leaves its core.
+        cores : that the threads of all runs have between them, shared fairly; 0: one for each.  A
+            call that waits leaves its core.
         seed : of a run a little different (`turnbuckle.questions.sharing.differences.scattered`).
         """
         rate = self.recorded_bandwidth if bandwidth is None else bandwidth
-        program, hosts = self.program(form, runs, rate, latency, hop_seconds, law, speed, gain, copy_cost, cores)
+        program, hosts = self.program(
+            form, runs, rate, latency, hop_seconds, law, speed, gain, copy_cost, cores
+        )
         program, every = placed(program, hosts)
         full = FULL / rate if form in ON_ONE_GPU or cores else 1.0
         done = replay(scattered(program, seed), Network(every, rate * full, 0.0), "flow")
         seconds = done.seconds + self.beyond
         up, down = done.carried_bytes[0] / full, done.carried_bytes[every] / full
         work = (1 if form == "tight" else runs) * self.measured / seconds
-        return Shared(form, runs, seconds, seconds / self.measured, work, float(up / rate / seconds), float(down / rate / seconds))
+        return Shared(
+            form,
+            runs,
+            seconds,
+            seconds / self.measured,
+            work,
+            float(up / rate / seconds),
+            float(down / rate / seconds),
+        )
 
     def program(
         self,
@@ -219,17 +243,21 @@ class Sharer:
         cores: int = 0,
         devices: int = 0,
     ) -> tuple[Program, int]:
-        """Return the program of the runs, and its number of hosts in a network without the cores' hosts.
+        """Return the program of the runs, and its number of hosts in a network without the cores'
+        hosts.
 
-        Parameters are as in `together`; `rate` is that of the link [B/s], `devices` the least number of GPUs. On one GPU for all
-        (`ON_ONE_GPU`), and with `cores`, the links of the network have `FULL` for `rate`.
+        Parameters are as in `together`; `rate` is that of the link [B/s], `devices` the least
+        number of GPUs. On one GPU for all (`ON_ONE_GPU`), and with `cores`, the links of the
+        network have `FULL` for `rate`.
         """
         moved = self.moved.on_link(rate, self.recorded_bandwidth, law == "anchored")
         if copy_cost != 1.0:
             moved = replace(moved, seconds=moved.seconds * copy_cost)
         graph = self.graph
         if latency is not None:
-            graph = initiated(graph, latency, recorded=self.recorded_latency if law == "anchored" else None)
+            graph = initiated(
+                graph, latency, recorded=self.recorded_latency if law == "anchored" else None
+            )
         size, devices = runs if form in ("tight", "pooled") else 1, max(devices, self.devices)
         most = self.gained(size, gain)
         copied, pool, full, hosts = 1 if form == "tight" else runs, None, 1.0, 1 + devices
@@ -237,16 +265,30 @@ class Sharer:
             hosts = 1 + runs * self.devices
         elif form in ON_ONE_GPU:
             # a kernel recorded beside others held only its share of the GPU
-            used = np.ones(len(most)) if gain == "full" else unit_share(self.kernels.blocks, self.kernel_units)
+            used = (
+                np.ones(len(most))
+                if gain == "full"
+                else unit_share(self.kernels.blocks, self.kernel_units)
+            )
             share = np.minimum(used, 1.0 / self.kernels.at_once)
-            pool, hosts = Pool(self.kernels, share, most * speed, size * speed, devices), 1 + 3 * devices
+            pool, hosts = (
+                Pool(self.kernels, share, most * speed, size * speed, devices),
+                1 + 3 * devices,
+            )
         if pool is not None or cores:
             full = FULL / rate
             # in whole parts, so that each copy takes its time to the picosecond
             moved = replace(moved, size_bytes=np.maximum(np.round(moved.size_bytes * full), 1.0))
         kernel = np.ones(len(most)) if pool is not None else 1.0 / (most * speed)
-        held: dict[str, Any] = {"kernels": self.kernels.activity, "engines": self.engines, "pool": pool, "cores": cores}
-        return behind_one_link(graph, moved, copied, kernel=kernel, after=hop_seconds, full=rate * full, **held), hosts
+        held: dict[str, Any] = {
+            "kernels": self.kernels.activity,
+            "engines": self.engines,
+            "pool": pool,
+            "cores": cores,
+        }
+        return behind_one_link(
+            graph, moved, copied, kernel=kernel, after=hop_seconds, full=rate * full, **held
+        ), hosts
 
 
 def _share(seconds: Float, held: Bool) -> float:
@@ -263,8 +305,8 @@ def ready(run: Run, *, units: int = 0, apart: bool = False) -> Sharer:
 
     Raises
     ------
-    CannotAnswer : A121, no GPU activity; A122, the recorded order cannot be trusted; A165, neither kernels nor copies between host and
-        device.
+    CannotAnswer : A121, no GPU activity; A122, the recorded order cannot be trusted; A165, neither
+        kernels nor copies between host and device.
     UsageError : A097, multiprocessors that cannot be.
     """
     if units < 0 or units > 1_000_000:
@@ -279,11 +321,27 @@ def ready(run: Run, *, units: int = 0, apart: bool = False) -> Sharer:
     if not len(moved.activity) and not len(held.activity):
         raise _nothing_copied("turnbuckle model memory knows moved pages")
     devices = 1 + max(int(moved.device.max(initial=-1)), int(held.device.max(initial=-1)))
-    owners = profile.tracks.filter(profile.tracks["device"].is_not_null()).select("process", "device").unique()
+    owners = (
+        profile.tracks.filter(profile.tracks["device"].is_not_null())
+        .select("process", "device")
+        .unique()
+    )
     sharers = 1 if apart else max(owners["device"].value_counts()["count"].to_list(), default=1)
     beyond = profile.seconds - float(graph.time_ns.max()) * 1e-9
     rate, link_from = _link(run, moved)
-    return Sharer(profile.seconds, beyond, graph, moved, held, devices, rate, link_from, initiation(graph), units, sharers)
+    return Sharer(
+        profile.seconds,
+        beyond,
+        graph,
+        moved,
+        held,
+        devices,
+        rate,
+        link_from,
+        initiation(graph),
+        units,
+        sharers,
+    )
 
 
 def _nothing_copied(fix: str) -> TurnbuckleError:
@@ -293,14 +351,22 @@ def _nothing_copied(fix: str) -> TurnbuckleError:
 def _link(run: Run, moved: Copies) -> tuple[float, str]:
     """Return the bandwidth that a copy reaches on the recorded link [B/s], and its source in words.
 
-    A run that copies from pageable memory, or in small pieces, does not show its link; the machine's bandwidth is used then.
+    A run that copies from pageable memory, or in small pieces, does not show its link; the
+    machine's bandwidth is used then.
     """
     fastest, source = float(moved.rate.max(initial=1.0)), run.source
-    bandwidths = [float(v) for d in HOST_WAYS if (v := link_bandwidth(source, d, source)) is not None]
+    bandwidths = [
+        float(v) for d in HOST_WAYS if (v := link_bandwidth(source, d, source)) is not None
+    ]
     if not bandwidths or max(bandwidths) <= fastest:
         return fastest, "the fastest recorded copy's rate"
-    assumed = any((p := source.get(link_parameter(d, "bandwidth"))) is not None and p.nature == "assumption" for d in HOST_WAYS)
-    return max(bandwidths), "assumed for the recorded machine" if assumed else "of the recorded machine"
+    assumed = any(
+        (p := source.get(link_parameter(d, "bandwidth"))) is not None and p.nature == "assumption"
+        for d in HOST_WAYS
+    )
+    return max(
+        bandwidths
+    ), "assumed for the recorded machine" if assumed else "of the recorded machine"
 
 
 @dataclass(frozen=True, repr=False)
@@ -310,11 +376,13 @@ class Sharing(Shown):
     Attributes
     ----------
     run : the recorded run.
-    bandwidth : of the shared link, one way [B/s]; `stated` whether it was given or is the recorded link's.
+    bandwidth : of the shared link, one way [B/s]; `stated` whether it was given or is the recorded
+        link's.
     speed, gain : of the larger GPU, see `Sharer.together`; a speed holds for every form.
     cores : host cores that all runs have between them; 0: as many as they ask for.
     rows : of each form, by number of runs.
-    least : the rows of larger GPUs again where kernels gain the least that is known, see `Sharer.gained`; none unless they gain the most.
+    least : the rows of larger GPUs again where kernels gain the least that is known, see
+        `Sharer.gained`; none unless they gain the most.
     """
 
     question: ClassVar[str] = "sharing"
@@ -344,12 +412,16 @@ class Sharing(Shown):
         return max(fitting) if fitting else None
 
     def benefit(self, runs: int, form: Form) -> float | None:
-        """Return the work rate of one larger GPU over that of as many small ones behind one link; None where one was not asked."""
+        """Return the work rate of one larger GPU over that of as many small ones behind one link;
+        None where one was not asked.
+        """
         gains = {r.form: r.gain for r in self.rows if r.runs == runs}
         return gains[form] / gains["loose"] if form in gains and "loose" in gains else None
 
     def slowest(self, form: Form, runs: int) -> float | None:
-        """Return the run time over the recorded one if kernels gain the least that is known; None where that was not replayed."""
+        """Return the run time over the recorded one if kernels gain the least that is known; None
+        where that was not replayed.
+        """
         return next((r.penalty for r in self.least if (r.form, r.runs) == (form, runs)), None)
 
     @property
@@ -374,7 +446,9 @@ class Sharing(Shown):
         return f"Sharing: runs of {show(self.run.measured, 's')}, {', '.join(self.forms)}"
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return the rows with what a larger GPU is worth beside small ones, and the penalty where kernels gain the least."""
+        """Return the rows with what a larger GPU is worth beside small ones, and the penalty where
+        kernels gain the least.
+        """
         return [
             {
                 **row.__dict__,
@@ -409,19 +483,30 @@ def sharing(
     Raises
     ------
     CannotAnswer : A166, too large; A172, a larger GPU for a run without kernels.
-    UsageError : A075, a number of runs that is none; A096, a bandwidth or latency that cannot be; A097, a speed that cannot be.
+    UsageError : A075, a number of runs that is none; A096, a bandwidth or latency that cannot be;
+        A097, a speed that cannot be.
     """
     counted(runs)
     require_work(run, forms, speed)
     size = max(run.processes(form, max(runs), cores) for form in forms)
     if size > MOST_PROCESSES:
-        raise error_of("A166.most", found=f"{size:,}", most=max(MOST_PROCESSES // (size // max(runs)), 1))
+        raise error_of(
+            "A166.most", found=f"{size:,}", most=max(MOST_PROCESSES // (size // max(runs)), 1)
+        )
     rate = run.recorded_bandwidth if bandwidth is None else link_rate(bandwidth)
     hop_seconds = delay(hop_seconds)
     core_count(cores)
 
     def together(form: Form, count: int, gained: Gain = gain) -> Shared:
-        return run.together(form, count, bandwidth=rate, hop_seconds=hop_seconds, speed=speed, gain=gained, cores=cores)
+        return run.together(
+            form,
+            count,
+            bandwidth=rate,
+            hop_seconds=hop_seconds,
+            speed=speed,
+            gain=gained,
+            cores=cores,
+        )
 
     rows: list[Shared] = []
     for form in (f for f in FORMS if f in forms):
@@ -433,12 +518,18 @@ def sharing(
             while many - few > 1:
                 middle = (few + many) // 2
                 by_count[middle] = together(form, middle)
-                few, many = (middle, many) if by_count[middle].penalty <= 1.0 + FITS else (few, middle)
+                few, many = (
+                    (middle, many) if by_count[middle].penalty <= 1.0 + FITS else (few, middle)
+                )
         rows += [by_count[count] for count in sorted(by_count)]
     least = (
-        [together(r.form, r.runs, "rounds") for r in rows if r.form in ("tight", "pooled")] if gain == "blocks" and run.blocks_known else []
+        [together(r.form, r.runs, "rounds") for r in rows if r.form in ("tight", "pooled")]
+        if gain == "blocks" and run.blocks_known
+        else []
     )
-    return Sharing(run, rate, bandwidth is not None, hop_seconds, speed, gain, tuple(rows), tuple(least), cores)
+    return Sharing(
+        run, rate, bandwidth is not None, hop_seconds, speed, gain, tuple(rows), tuple(least), cores
+    )
 
 
 def core_count(cores: int) -> int:
@@ -455,13 +546,17 @@ def counted(runs: Sequence[int]) -> None:
 
 
 def require_work(run: Sharer, forms: Sequence[Form], speed: float = 1.0) -> None:
-    """Refuse another GPU for a run without kernels (A172), an impossible speed (A097), and a link without copies (A165)."""
+    """Refuse another GPU for a run without kernels (A172), an impossible speed (A097), and a link
+    without copies (A165).
+    """
     if not (math.isfinite(speed) and 1e-6 <= speed <= 1e6):
         raise error_of("A097.speed", found=f"{speed:g}")
     if set(forms) - {"loose"} and not len(run.kernels.activity):
         raise error_of("A172")
     if "loose" in forms and not len(run.moved.activity):
-        raise _nothing_copied("--form shared asks about the GPU; turnbuckle model memory knows moved pages")
+        raise _nothing_copied(
+            "--form shared asks about the GPU; turnbuckle model memory knows moved pages"
+        )
 
 
 def link_rate(bandwidth: float) -> float:

@@ -1,1 +1,3 @@
-"""A workload of several recordings on several machines: the mix, who loses, what a closer coupling may cost."""
+"""A workload of several recordings on several machines: the mix, who loses, what a closer coupling
+may cost.
+"""

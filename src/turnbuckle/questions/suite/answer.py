@@ -1,4 +1,6 @@
-"""What a suite answers: applications by targets, all of them together, each machine against each other one."""
+"""What a suite answers: applications by targets, all of them together, each machine against each
+other one.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,17 @@ class Ratio(Declared):
 
     def holds(self, other: Ratio) -> bool:
         """Return whether its range is wider than that of another and contains it."""
-        return self.low <= other.low and other.high <= self.high and (self.low, self.high) != (other.low, other.high)
+        return (
+            self.low <= other.low
+            and other.high <= self.high
+            and (self.low, self.high) != (other.low, other.high)
+        )
 
 
 @dataclass(frozen=True)
 class Cell(Declared):
-    """An application on a target: what `project` answers, of the machine as it is and by its coupling alone.
+    """An application on a target: what `project` answers, of the machine as it is and by its
+    coupling alone.
 
     `unknown` is what decides the former and nothing states; its numbers are NaN then.
     """
@@ -87,7 +94,8 @@ class Ssi(Declared):
     Attributes
     ----------
     raw : weighted geometric mean, whatever the speedups.
-    conformant : the same where every application is as fast as today or faster, as the rule wants; None where one is not.
+    conformant : the same where every application is as fast as today or faster, as the rule wants;
+        None where one is not.
     likely : probability that every application is; None without draws.
     below : names of those that are not.
     """
@@ -104,13 +112,16 @@ class Mix(Declared):
 
     Attributes
     ----------
-    node_hours, coupling_alone : node-hours there for each node-hour of today, and by the coupling alone.
+    node_hours, coupling_alone : node-hours there for each node-hour of today, and by the coupling
+        alone.
     ssi : None for today's machine.
-    loses, surely : applications that take longer than today by more than two runs differ, and those whose whole range does.
+    loses, surely : applications that take longer than today by more than two runs differ, and those
+        whose whole range does.
     price, power : of a node-hour and of a node; None if unknown.
     cost : price of the work of one node-hour of today.
     energy : the same work's energy [J].
-    unknown : what decides and nothing states, of any application: the numbers with the target's own GPU and host are then NaN.
+    unknown : what decides and nothing states, of any application: the numbers with the target's own
+        GPU and host are then NaN.
     """
 
     target: str
@@ -129,13 +140,23 @@ class Mix(Declared):
 
     @property
     def told(self) -> Ratio:
-        """Return the node-hours that a headline speaks of: the answer whose range holds the other, else that of the machine as it is."""
-        return self.coupling_alone if self.coupling_alone.holds(self.node_hours) or self.unknown else self.node_hours
+        """Return the node-hours that a headline speaks of: the answer whose range holds the other,
+        else that of the machine as it is.
+        """
+        return (
+            self.coupling_alone
+            if self.coupling_alone.holds(self.node_hours) or self.unknown
+            else self.node_hours
+        )
 
     @property
     def which(self) -> str:
         """Say which of the two answers `told` is."""
-        return OWN[0] if self.told is self.node_hours and self.node_hours != self.coupling_alone else ALONE
+        return (
+            OWN[0]
+            if self.told is self.node_hours and self.node_hours != self.coupling_alone
+            else ALONE
+        )
 
 
 @dataclass(frozen=True)
@@ -153,8 +174,10 @@ class Versus(Declared):
 
     Attributes
     ----------
-    beats, beats_by_coupling : probability that the first needs fewer node-hours; ties count half; None without draws.
-    premium, premium_by_coupling : how much more its node may cost than the other's before the work costs more, as a share.
+    beats, beats_by_coupling : probability that the first needs fewer node-hours; ties count half;
+        None without draws.
+    premium, premium_by_coupling : how much more its node may cost than the other's before the work
+        costs more, as a share.
     cheaper : probability that the work costs less there; None without both prices, or draws.
     """
 
@@ -175,8 +198,10 @@ class Flip(Declared):
     ----------
     by : ``node-hours`` or ``cost``.
     better, worse : the targets, as they rank today.
-    share, flips_at : of the application's node-hours today, and where both targets come to the same; None where no share does.
-    low, high : 90 % range of `flips_at` over the draws in which some share turns the ranking; None where none does, or without draws.
+    share, flips_at : of the application's node-hours today, and where both targets come to the
+        same; None where no share does.
+    low, high : 90 % range of `flips_at` over the draws in which some share turns the ranking; None
+        where none does, or without draws.
     turns : share of the draws in which some share does; None without draws.
     """
 
@@ -204,8 +229,10 @@ class Suite(Shown):
     versus : each ordered pair of machines.
     flips : the best target beside each other one, for each application.
     draws, seed : that the mix is made of; 0 for none.
-    accuracy : how good such predictions were, in words; empty for a question that the card has no kind for.
-    network : that messages between ranks go over on every target; empty where they keep their recorded time.
+    accuracy : how good such predictions were, in words; empty for a question that the card has no
+        kind for.
+    network : that messages between ranks go over on every target; empty where they keep their
+        recorded time.
     """
 
     question: ClassVar[str] = "suite"
@@ -255,18 +282,54 @@ class Suite(Shown):
         """Return a row for each application, group and target, and for all together (``mix``)."""
         rows: list[dict[str, Any]] = []
         for a in self.applications:
-            head = {"kind": "application", "name": a.name, "group": a.group, "share": a.share, "measured_seconds": a.measured_seconds}
+            head = {
+                "kind": "application",
+                "name": a.name,
+                "group": a.group,
+                "share": a.share,
+                "measured_seconds": a.measured_seconds,
+            }
             for c in a.cells:
-                said = {"verdict": c.verdict, "coupling_seconds": c.coupling_seconds, "coupling_verdict": c.coupling_verdict}
-                rows.append({**head, "target": c.target, "title": c.title, "seconds": c.seconds, **_flat(c), **said})
+                said = {
+                    "verdict": c.verdict,
+                    "coupling_seconds": c.coupling_seconds,
+                    "coupling_verdict": c.coupling_verdict,
+                }
+                rows.append(
+                    {
+                        **head,
+                        "target": c.target,
+                        "title": c.title,
+                        "seconds": c.seconds,
+                        **_flat(c),
+                        **said,
+                    }
+                )
         together = [
             *((("group", g.name, g.share), m) for g in self.groups for m in g.mixes),
             *((("mix", "mix", 1.0), m) for m in self.mixes),
         ]
         for (kind, name, share), m in together:
-            money = {"cost": m.cost.value if m.cost else None, "energy_joules": m.energy.value if m.energy else None}
-            ssi = {"ssi_raw": m.ssi.raw.value if m.ssi else None, "ssi_conformant": m.ssi.conformant if m.ssi else None}
-            rows.append({"kind": kind, "name": name, "share": share, "target": m.target, "title": m.title, **_flat(m), **ssi, **money})
+            money = {
+                "cost": m.cost.value if m.cost else None,
+                "energy_joules": m.energy.value if m.energy else None,
+            }
+            ssi = {
+                "ssi_raw": m.ssi.raw.value if m.ssi else None,
+                "ssi_conformant": m.ssi.conformant if m.ssi else None,
+            }
+            rows.append(
+                {
+                    "kind": kind,
+                    "name": name,
+                    "share": share,
+                    "target": m.target,
+                    "title": m.title,
+                    **_flat(m),
+                    **ssi,
+                    **money,
+                }
+            )
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def headline(self) -> str:
@@ -283,14 +346,25 @@ class Suite(Shown):
         beats = self.pair(best.target, rest[0].target).beats if rest else None
         if beats is None:
             return words
-        return f"{words}; {probability(beats).replace(NARROW, ' ')} likely fewer than on {rest[0].title}"
+        return (
+            f"{words}; {probability(beats).replace(NARROW, ' ')} likely fewer than on "
+            f"{rest[0].title}"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
         inputs = [a.provenance["profile"] for a in self.applications]
         machines = {m["name"]: m for a in self.applications for m in a.provenance["targets"]}
-        by = {"tool": "turnbuckle", "version": version("turnbuckle"), "profiles": inputs, "targets": list(machines.values())}
-        return {**super().as_dict(), "provenance": {**by, "seed": self.seed, "draws": self.draws, "command": self.command}}
+        by = {
+            "tool": "turnbuckle",
+            "version": version("turnbuckle"),
+            "profiles": inputs,
+            "targets": list(machines.values()),
+        }
+        return {
+            **super().as_dict(),
+            "provenance": {**by, "seed": self.seed, "draws": self.draws, "command": self.command},
+        }
 
 
 def _flat(row: Cell | Mix) -> dict[str, float]:
@@ -298,4 +372,10 @@ def _flat(row: Cell | Mix) -> dict[str, float]:
     ratio = row.penalty if isinstance(row, Cell) else row.node_hours
     alone = row.coupling_alone
     names = ("penalty", "low", "high", "coupling_penalty", "coupling_low", "coupling_high")
-    return dict(zip(names, (ratio.value, ratio.low, ratio.high, alone.value, alone.low, alone.high), strict=True))
+    return dict(
+        zip(
+            names,
+            (ratio.value, ratio.low, ratio.high, alone.value, alone.low, alone.high),
+            strict=True,
+        )
+    )

@@ -32,7 +32,15 @@ from turnbuckle.show.terminal.asked import (
     targets,
 )
 from turnbuckle.show.terminal.drawing import drawn
-from turnbuckle.show.terminal.options import PART, Charts, FormatOption, Minus, NoCache, Output, Recorded
+from turnbuckle.show.terminal.options import (
+    PART,
+    Charts,
+    FormatOption,
+    Minus,
+    NoCache,
+    Output,
+    Recorded,
+)
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import command_line
 
@@ -46,23 +54,40 @@ if TYPE_CHECKING:
 #: Formats that are a file of their own, and its name where none is given.
 _FILES: Final = {"html": "turnbuckle-suite.html", "xlsx": "turnbuckle-suite.xlsx"}
 Workload = Annotated[
-    list[Recorded], Parameter(help="a portfolio (TOML: recordings with node-hours, machines with prices), or recordings of equal weight")
+    list[Recorded],
+    Parameter(
+        help=(
+            "a portfolio (TOML: recordings with node-hours, machines with prices), or recordings "
+            "of equal weight"
+        )
+    ),
 ]
 WorkloadPart = Annotated[
     str | None,
-    Parameter(name="--part", group="Part of the recording", help=f"of each recording for which the portfolio names none. {PART}"),
+    Parameter(
+        name="--part",
+        group="Part of the recording",
+        help=f"of each recording for which the portfolio names none. {PART}",
+    ),
 ]
 
 WorkloadRank = Annotated[
     int | None,
-    Parameter(name="--rank", group="Part of the recording", help="only this rank of each recording for which the portfolio names none"),
+    Parameter(
+        name="--rank",
+        group="Part of the recording",
+        help="only this rank of each recording for which the portfolio names none",
+    ),
 ]
 WorkloadCleanTime = Annotated[
     str | None,
     Parameter(
         name="--clean-time",
         group="Part of the recording",
-        help="run time without profiler of the only recording for which the portfolio names none: it is shortened to it",
+        help=(
+            "run time without profiler of the only recording for which the portfolio names none: "
+            "it is shortened to it"
+        ),
     ),
 ]
 
@@ -91,14 +116,18 @@ def suite(
     clean_time: WorkloadCleanTime = None,
     minus: Minus = None,
 ) -> int:
-    """Ask a workload of several recordings on several machines: who gains and who loses, the mix, cost, and what turns the ranking."""
+    """Ask a workload of several recordings on several machines: who gains and who loses, the mix,
+    cost, and what turns the ranking.
+    """
     from turnbuckle.questions.suite.question import of_files
     from turnbuckle.questions.suite.tables import of_suite
 
     carried_by = network_of(network, network_set, source_network)
     if carried_by is not None and replay == "sum":
         raise error_of("A012.network-sum", option="--replay sum")
-    model = replace(model_of(alpha, "nething", None, host=host, port=port, kernels=kernels), replay=replay)
+    model = replace(
+        model_of(alpha, "nething", None, host=host, port=port, kernels=kernels), replay=replay
+    )
     with replaying():
         answer = of_files(
             workload,
@@ -109,7 +138,9 @@ def suite(
             network=carried_by,
             part=part,
             rank=rank,
-            clean_seconds=None if clean_time is None else seconds_of(clean_time, "--clean-time", "1.03s"),
+            clean_seconds=None
+            if clean_time is None
+            else seconds_of(clean_time, "--clean-time", "1.03s"),
             minus=minus,
             use_cache=not no_cache,
             command=command_line(),
@@ -141,4 +172,6 @@ def show(console: Console, answer: Suite) -> None:
     if counts:
         console.print()
     for code, (meaning, count) in sorted(counts.items()):
-        console.print(Text(f"{code}  {meaning} ({count} of {len(answer.applications)} recordings)", "yellow"))
+        console.print(
+            Text(f"{code}  {meaning} ({count} of {len(answer.applications)} recordings)", "yellow")
+        )

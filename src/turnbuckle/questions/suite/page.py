@@ -1,4 +1,6 @@
-"""The page of a suite: which machine for the mix, who gains and who loses, what a node may cost more, what turns the ranking."""
+"""The page of a suite: which machine for the mix, who gains and who loses, what a node may cost
+more, what turns the ranking.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ SECTIONS: Final = (
 )
 
 
-#: Machines, today's included, up to which the table of applications has room for ranges; the map above it has them.
+#: Machines, today's included, up to which the table of applications has room for ranges; the map
+#: above it has them.
 _RANGES: Final = 5
 
 
@@ -67,56 +70,106 @@ def page(suite: Suite) -> str:
     named = titles(suite)
     turn = turn_figure(suite)
     premium = premium_figure(suite)
-    money = [table for table in (versus_table(suite, named), money_table(suite, named)) if table is not None]
+    money = [
+        table
+        for table in (versus_table(suite, named), money_table(suite, named))
+        if table is not None
+    ]
     flips = flips_table(suite, named)
-    no_turn = "" if flips else f"No share of one application turns the ranking of the first machine and another{_in_draws(suite.flips)}."
+    no_turn = (
+        ""
+        if flips
+        else (
+            "No share of one application turns the ranking of the first machine and "
+            f"another{_in_draws(suite.flips)}."
+        )
+    )
     sections: dict[str, dict[str, Any]] = {
         "answer": _section([mix_figure(suite)], [mix_table(suite, named)]),
-        "applications": _section([map_figure(suite), parts_figure(suite)], [runs_table(suite, named, ranges=len(suite.mixes) <= _RANGES)]),
+        "applications": _section(
+            [map_figure(suite), parts_figure(suite)],
+            [runs_table(suite, named, ranges=len(suite.mixes) <= _RANGES)],
+        ),
         "cost": _section([premium] if premium else [], money),
         "turns": _section([turn] if turn else [], [flips] if flips else [], no_turn),
-        "runs": _section(recorded_figures(suite), [*filter(None, [recorded_table(suite)]), _recordings(suite)]),
+        "runs": _section(
+            recorded_figures(suite), [*filter(None, [recorded_table(suite)]), _recordings(suite)]
+        ),
         "validity": _section([], [_findings(suite)], _doubts(suite)),
-        "provenance": _section([], [], text=json.dumps(suite.as_dict()["provenance"], indent=2, ensure_ascii=True, default=str)),
+        "provenance": _section(
+            [],
+            [],
+            text=json.dumps(
+                suite.as_dict()["provenance"], indent=2, ensure_ascii=True, default=str
+            ),
+        ),
     }
     asked = [named[m.target] for m in suite.mixes if m.target != SELF]
     text: str = registry.load("services", "page of")(
         "workload.html.j2",
         sections,
         question=QUESTION,
-        count=plural(len(suite.applications), "program") + (f": {clean(suite.name)}" if suite.name else ""),
+        count=plural(len(suite.applications), "program")
+        + (f": {clean(suite.name)}" if suite.name else ""),
         answer=[*sentences(suite), *([f"{capital(suite.accuracy)}."] if suite.accuracy else [])],
         names=[*named.values(), *(clean(a.name) for a in suite.applications)],
         synthetic=_synthetic(suite),
         contents=SECTIONS,
         facts=[
             ("machines", listed(asked)),
-            ("recorded on", listed(list(dict.fromkeys(clean(a.machine) for a in suite.applications)))),
+            (
+                "recorded on",
+                listed(list(dict.fromkeys(clean(a.machine) for a in suite.applications))),
+            ),
             *([("network", clean(suite.network))] if suite.network else []),
-            ("draws", f"{suite.draws:,}, common to all programs and machines; seed {suite.seed}" if suite.draws else "none"),
+            (
+                "draws",
+                f"{suite.draws:,}, common to all programs and machines; seed {suite.seed}"
+                if suite.draws
+                else "none",
+            ),
         ],
     )
     return text
 
 
-def _section(figures: list[Any], tables: list[Table], words: str = "", text: str = "") -> dict[str, Any]:
+def _section(
+    figures: list[Any], tables: list[Table], words: str = "", text: str = ""
+) -> dict[str, Any]:
     return {"figures": figures, "tables": tables, "words": words, "text": text}
 
 
 def sentences(suite: Suite) -> list[str]:
-    """Return the answer: the best machine for the mix, who loses on it, what it may cost, and what would turn the ranking."""
+    """Return the answer: the best machine for the mix, who loses on it, what it may cost, and what
+    would turn the ranking.
+    """
     named, (best, *rest) = titles(suite), suite.ranked
-    return [" ".join(filter(None, (_first(suite, named, best, rest), _losers(best)))), _worth(suite, named, best), _turns(suite, named)]
+    return [
+        " ".join(filter(None, (_first(suite, named, best, rest), _losers(best)))),
+        _worth(suite, named, best),
+        _turns(suite, named),
+    ]
 
 
 def _first(suite: Suite, named: dict[str, str], best: Mix, rest: list[Mix]) -> str:
     if best.target == SELF:
         return "No machine asked needs fewer node-hours for this mix than today's."
     h = best.told
-    words = f"For this mix {named[best.target]} needs the fewest node-hours: {best.which} {signed(h.value - 1)}"
-    words += f" against today, 90 % range {signed(h.low - 1)} to {signed(h.high - 1)}" if suite.draws else " against today"
+    words = (
+        f"For this mix {named[best.target]} needs the fewest node-hours: {best.which} "
+        f"{signed(h.value - 1)}"
+    )
+    words += (
+        f" against today, 90 % range {signed(h.low - 1)} to {signed(h.high - 1)}"
+        if suite.draws
+        else " against today"
+    )
     beats = suite.pair(best.target, rest[0].target).beats
-    return words + (f"; {probability(beats)} likely fewer than {named[rest[0].target]}." if beats is not None else ".")
+    return words + (
+        f"; {probability(beats)} likely fewer than {named[rest[0].target]}."
+        if beats is not None
+        else "."
+    )
 
 
 def _losers(best: Mix) -> str:
@@ -126,17 +179,31 @@ def _losers(best: Mix) -> str:
         return "At the stated values no program loses on it."
     surely = [clean(n) for n in best.loses if n in best.surely]
     perhaps = [clean(n) for n in best.loses if n not in best.surely]
-    parts = [f"{listed(some)} {word}" for some, word in ((surely, "lose on it"), (perhaps, "may lose on it")) if some]
+    parts = [
+        f"{listed(some)} {word}"
+        for some, word in ((surely, "lose on it"), (perhaps, "may lose on it"))
+        if some
+    ]
     return f"{'; '.join(parts)}."
 
 
 def _worth(suite: Suite, named: dict[str, str], best: Mix) -> str:
     others = [m for m in suite.mixes if m.target != SELF]
-    m = best if best.target != SELF else max(others, key=lambda m: suite.pair(m.target, SELF).premium_by_coupling.value)
+    m = (
+        best
+        if best.target != SELF
+        else max(others, key=lambda m: suite.pair(m.target, SELF).premium_by_coupling.value)
+    )
     if m.unknown:
-        return f"What a node of {named[m.target]} may cost cannot be said: {clean(m.unknown)} is not stated."
+        return (
+            f"What a node of {named[m.target]} may cost cannot be said: {clean(m.unknown)} is not "
+            "stated."
+        )
     v = suite.pair(m.target, SELF)
-    worth = f"A node of {named[m.target]} pays up to a price of {share(v.premium).text} against one of today"
+    worth = (
+        f"A node of {named[m.target]} pays up to a price of {share(v.premium).text} against one "
+        "of today"
+    )
     if m.node_hours != m.coupling_alone:
         worth += f"; its coupling alone is worth {share(v.premium_by_coupling).text}"
     if suite.mixes[0].price and m.price:
@@ -150,10 +217,14 @@ def _turns(suite: Suite, named: dict[str, str]) -> str:
     if turn is None or turn.flips_at is None:
         if len(suite.applications) < 2:
             return ""
-        return f"At the stated values no change of one program's share turns this{_in_draws(first_place(suite))}."
+        return (
+            "At the stated values no change of one program's share turns "
+            f"this{_in_draws(first_place(suite))}."
+        )
     side = "more than" if turn.flips_at > turn.share else "less than"
     return (
-        f"By {turn.by}, {named[turn.better]} is first; {named[turn.worse]} takes its place where {clean(turn.application)} has {side} "
+        f"By {turn.by}, {named[turn.better]} is first; {named[turn.worse]} takes its place where "
+        f"{clean(turn.application)} has {side} "
         f"{percent(turn.flips_at)} of the node-hours (today {percent(turn.share)}){_spread(turn)}."
     )
 
@@ -165,7 +236,10 @@ def _spread(turn: Flip) -> str:
     if turn.low is None or turn.high is None:
         return "; in no draw of what is unknown does a share turn it"
     ends = f"{percent(turn.low)} to {percent(turn.high)}"
-    return f"; 90 % range {ends} over the {probability(turn.turns)} of the draws in which a share turns it"
+    return (
+        f"; 90 % range {ends} over the {probability(turn.turns)} of the draws in which a share "
+        "turns it"
+    )
 
 
 def _in_draws(flips: Sequence[Flip]) -> str:
@@ -175,7 +249,11 @@ def _in_draws(flips: Sequence[Flip]) -> str:
 
 
 def _synthetic(suite: Suite) -> str:
-    made = [clean(a.name) for a in suite.applications if "synthetic" in str(a.provenance["profile"].get("profiler_version") or "").lower()]
+    made = [
+        clean(a.name)
+        for a in suite.applications
+        if "synthetic" in str(a.provenance["profile"].get("profiler_version") or "").lower()
+    ]
     return listed(made)
 
 
@@ -184,7 +262,17 @@ def _recordings(suite: Suite) -> Table:
     for a in suite.applications:
         profile = a.provenance["profile"]
         file = clean(profile.get("file") or "")
-        rows.append(cells(clean(a.name), clean(a.group) or "", percent(a.share), file, clean(a.machine), a.replay, str(len(a.findings))))
+        rows.append(
+            cells(
+                clean(a.name),
+                clean(a.group) or "",
+                percent(a.share),
+                file,
+                clean(a.machine),
+                a.replay,
+                str(len(a.findings)),
+            )
+        )
     head = ["program", "group", ">share", "recording", "recorded on", "replay", ">findings"]
     return Table("Recordings of the workload; share: of the node-hours of today.", head, rows)
 
@@ -197,15 +285,24 @@ def _findings(suite: Suite) -> Table:
     order = ("error", "warning", "info")
     ranked = sorted(seen.values(), key=lambda pair: (order.index(pair[0].severity), pair[0].code))
     rows = [cells(f.code, f.severity, f.meaning, listed(of), clean(f.advice)) for f, of in ranked]
-    return Table("Flaws of the recordings, and what was assumed.", ["code", "severity", "meaning", "programs", "what to do"], rows, shown=8)
+    return Table(
+        "Flaws of the recordings, and what was assumed.",
+        ["code", "severity", "meaning", "programs", "what to do"],
+        rows,
+        shown=8,
+    )
 
 
 def _doubts(suite: Suite) -> str:
     machines = {a.machine for a in suite.applications}
     words = (
-        f"Ranges hold {percent(LEVEL)} of the draws of the errors that machine files and recordings state; errors that nobody stated come "
-        "on top. A number with one name is drawn once for all programs, so errors of a machine do not average out over the mix."
+        f"Ranges hold {percent(LEVEL)} of the draws of the errors that machine files and "
+        "recordings state; errors that nobody stated come "
+        "on top. A number with one name is drawn once for all programs, so errors of a machine "
+        "do not average out over the mix."
     )
     if len(machines) > 1:
-        words += f" The programs were recorded on {len(machines)} machines: today is each one's own."
+        words += (
+            f" The programs were recorded on {len(machines)} machines: today is each one's own."
+        )
     return words

@@ -1,4 +1,5 @@
-"""A workload: recordings with their weights, machines with price and power; read from a TOML file, with the position of each flaw.
+"""A workload: recordings with their weights, machines with price and power; read from a TOML file,
+with the position of each flaw.
 
 ::
 
@@ -93,9 +94,11 @@ class Member:
     recording : its file, or the run where it was read already.
     weight : node-hours that the application takes today; only ratios of weights matter.
     group : empty for none.
-    source, part : machine and part of the recording, as `Run.read` takes them; empty as it does without.
+    source, part : machine and part of the recording, as `Run.read` takes them; empty as it does
+        without.
     rank : the only rank that is asked about; None for all.
-    clean_seconds : run time of the part without profiler, as `Run.read` takes it [s]; None keeps the recorded one.
+    clean_seconds : run time of the part without profiler, as `Run.read` takes it [s]; None keeps
+        the recorded one.
     minus : recording of the same program on one node, as `Run.minus` takes it; None for none.
     capability : SSI's factor for a larger problem.
     """
@@ -111,7 +114,13 @@ class Member:
     clean_seconds: float | None = None
     minus: Path | None = None
 
-    def parted(self, part: str | None, rank: int | None, clean_seconds: float | None, minus: Path | None = None) -> Member:
+    def parted(
+        self,
+        part: str | None,
+        rank: int | None,
+        clean_seconds: float | None,
+        minus: Path | None = None,
+    ) -> Member:
         """Return the same recording with what it does not name itself."""
         return replace(
             self,
@@ -124,14 +133,23 @@ class Member:
     def run(self, use_cache: bool, command: str) -> Run:
         """Return the part of the run that questions are about, read from its file if it was not."""
         run = self._read(self.recording, use_cache, command)
-        return run.judged if self.minus is None else run.minus(self._read(self.minus, use_cache, command))
+        return (
+            run.judged
+            if self.minus is None
+            else run.minus(self._read(self.minus, use_cache, command))
+        )
 
     def _read(self, recording: Path | Run, use_cache: bool, command: str) -> Run:
         if isinstance(recording, Run):
             return recording
         part = Part.parse(self.part or "auto", self.rank)
         return Run.read(
-            recording, source=self.source or None, use_cache=use_cache, command=command, part=part, clean_seconds=self.clean_seconds
+            recording,
+            source=self.source or None,
+            use_cache=use_cache,
+            command=command,
+            part=part,
+            clean_seconds=self.clean_seconds,
         )
 
 
@@ -167,27 +185,52 @@ class Portfolio:
     name: str = ""
     currency: str = "EUR"
 
-    def parted(self, part: str | None, rank: int | None, clean_seconds: float | None, minus: Path | None = None) -> Portfolio:
-        """Return the same workload with a part, a rank and a run time without profiler of each recording for which none is named.
+    def parted(
+        self,
+        part: str | None,
+        rank: int | None,
+        clean_seconds: float | None,
+        minus: Path | None = None,
+    ) -> Portfolio:
+        """Return the same workload with a part, a rank and a run time without profiler of each
+        recording for which none is named.
 
         Raises
         ------
-        UsageError : A056 for a run that was read already, A492 for a run time or a packed run that is not that of one recording.
+        UsageError : A056 for a run that was read already, A492 for a run time or a packed run that
+            is not that of one recording.
         """
         given = {"part": part, "rank": rank, "clean_seconds": clean_seconds}
         if named := [name for name, value in given.items() if value is not None]:
             if any(isinstance(m.recording, Run) for m in self.members):
-                raise error_of("A056", found=", ".join(named), cause="a run was read already", fix="give these to turnbuckle.read")
+                raise error_of(
+                    "A056",
+                    found=", ".join(named),
+                    cause="a run was read already",
+                    fix="give these to turnbuckle.read",
+                )
             without = sum(m.clean_seconds is None for m in self.members)
             if clean_seconds is not None and without != 1:
-                raise error_of("A492.time", where="--clean-time", found=f"{without:,} recordings without one of their own")
+                raise error_of(
+                    "A492.time",
+                    where="--clean-time",
+                    found=f"{without:,} recordings without one of their own",
+                )
         without = sum(m.minus is None for m in self.members)
         if minus is not None and without != 1:
-            raise error_of("A492.minus", where="--minus", found=f"{without:,} recordings without one of their own")
-        return replace(self, members=tuple(m.parted(part, rank, clean_seconds, minus) for m in self.members))
+            raise error_of(
+                "A492.minus",
+                where="--minus",
+                found=f"{without:,} recordings without one of their own",
+            )
+        return replace(
+            self, members=tuple(m.parted(part, rank, clean_seconds, minus) for m in self.members)
+        )
 
     def on(self, machines: Sequence[str | Machine]) -> Portfolio:
-        """Return the same workload on the machines named: those that it has, with their prices, and others."""
+        """Return the same workload on the machines named: those that it has, with their prices, and
+        others.
+        """
         if not machines:
             return self
         offers = {offer.name: offer for offer in self.offers}
@@ -196,18 +239,29 @@ class Portfolio:
         return Portfolio(self.members, (*today, *wanted), self.name, self.currency)
 
 
-def of_recordings(recordings: Sequence[str | Path | Run], source: str = "", part: str = "") -> Portfolio:
-    """Return recordings of equal weights as a workload.  Raises A442 for two of one name, A443 for none."""
+def of_recordings(
+    recordings: Sequence[str | Path | Run], source: str = "", part: str = ""
+) -> Portfolio:
+    """Return recordings of equal weights as a workload.  Raises A442 for two of one name, A443 for
+    none.
+    """
     if not recordings:
         raise error_of("A443")
     paths = [None if isinstance(r, Run) else Path(r) for r in recordings]
-    names = [Path(r.name).stem if isinstance(r, Run) else Path(r).name.split(".")[0] for r in recordings]
+    names = [
+        Path(r.name).stem if isinstance(r, Run) else Path(r).name.split(".")[0] for r in recordings
+    ]
     # files of one name in folders of their own, as tracers write them, go by the folder
     twice = [names.count(name) > 1 for name in names]
-    names = [p.resolve().parent.name if many and p else name for name, p, many in zip(names, paths, twice, strict=True)]
+    names = [
+        p.resolve().parent.name if many and p else name
+        for name, p, many in zip(names, paths, twice, strict=True)
+    ]
     _unique(names)
     kept = [r if isinstance(r, Run) else Path(r) for r in recordings]
-    return Portfolio(tuple(Member(n, r, source=source, part=part) for n, r in zip(names, kept, strict=True)))
+    return Portfolio(
+        tuple(Member(n, r, source=source, part=part) for n, r in zip(names, kept, strict=True))
+    )
 
 
 def _unique(names: Sequence[str]) -> None:
@@ -216,8 +270,13 @@ def _unique(names: Sequence[str]) -> None:
 
 
 def read_portfolio(path: str | Path) -> Portfolio:
-    """Read a portfolio.  Raises A061 where the file cannot be read, A441 and U0xx with file:line:column."""
-    return _Reading(Path(path), read_text(path, "the portfolio", largest_bytes=1 << 24, fix="give a TOML file in UTF-8")).portfolio()
+    """Read a portfolio.  Raises A061 where the file cannot be read, A441 and U0xx with
+    file:line:column.
+    """
+    return _Reading(
+        Path(path),
+        read_text(path, "the portfolio", largest_bytes=1 << 24, fix="give a TOML file in UTF-8"),
+    ).portfolio()
 
 
 class _Reading(TomlReading):
@@ -246,20 +305,61 @@ class _Reading(TomlReading):
     def _member(self, name: str, given: object) -> Member:
         path = ("recordings", name)
         table = {"file": given} if isinstance(given, str) else self._table(path, given)
-        self._keys(path, table, ("file", "node_hours", "group", "source", "part", "rank", "clean_time", "minus", "capability"))
+        self._keys(
+            path,
+            table,
+            (
+                "file",
+                "node_hours",
+                "group",
+                "source",
+                "part",
+                "rank",
+                "clean_time",
+                "minus",
+                "capability",
+            ),
+        )
         if "file" not in table:
             raise self._flaw("A441.file", path)
-        words = {key: self._text((*path, key), table[key]) for key in ("file", "group", "source", "part", "minus") if key in table}
-        numbers = {key: self._number((*path, key), table[key], "1") for key in ("node_hours", "capability") if key in table}
+        words = {
+            key: self._text((*path, key), table[key])
+            for key in ("file", "group", "source", "part", "minus")
+            if key in table
+        }
+        numbers = {
+            key: self._number((*path, key), table[key], "1")
+            for key in ("node_hours", "capability")
+            if key in table
+        }
         if part := words.get("part", ""):
             self._located((*path, "part"), lambda: Part.parse(part))
         rank = table.get("rank")
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
             raise self._flaw("A441.rank", (*path, "rank"), found=str(rank))
-        clean = self._number((*path, "clean_time"), table["clean_time"], "s") if "clean_time" in table else None
+        clean = (
+            self._number((*path, "clean_time"), table["clean_time"], "s")
+            if "clean_time" in table
+            else None
+        )
         minus = self.folder / words["minus"] if "minus" in words else None
-        source, hours, file = self._machine(words.get("source", "")), numbers.get("node_hours", 1.0), self.folder / words["file"]
-        return Member(name, file, hours, words.get("group", ""), source, part, numbers.get("capability", 1.0), rank, clean, minus)
+        source, hours, file = (
+            self._machine(words.get("source", "")),
+            numbers.get("node_hours", 1.0),
+            self.folder / words["file"],
+        )
+        return Member(
+            name,
+            file,
+            hours,
+            words.get("group", ""),
+            source,
+            part,
+            numbers.get("capability", 1.0),
+            rank,
+            clean,
+            minus,
+        )
 
     def _offer(self, name: str, given: object) -> Offer:
         path = ("targets", name)
@@ -269,8 +369,16 @@ class _Reading(TomlReading):
         if machine != "self":
             machine = self._machine(machine)
             self._located(path, lambda: load(machine))
-        price, power = (self._estimate((*path, key), table[key], unit) if key in table else None for key, unit in _UNITS)
-        return Offer(machine, price, power, self._number((*path, "nodes"), table["nodes"], "1") if "nodes" in table else None)
+        price, power = (
+            self._estimate((*path, key), table[key], unit) if key in table else None
+            for key, unit in _UNITS
+        )
+        return Offer(
+            machine,
+            price,
+            power,
+            self._number((*path, "nodes"), table["nodes"], "1") if "nodes" in table else None,
+        )
 
     def _machine(self, name: str) -> str:
         """Return a machine's name, or its file relative to the portfolio."""

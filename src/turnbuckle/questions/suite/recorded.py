@@ -1,4 +1,6 @@
-"""What each recording of a suite is made of, by the numbers that the papers compare several programs by."""
+"""What each recording of a suite is made of, by the numbers that the papers compare several
+programs by.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import numpy as np
 
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.profile.summary import summary
-from turnbuckle.profile.summary.compared import SIZE_EDGES, CopySizes, WindowShares, copy_sizes, transfer_share, window_shares
+from turnbuckle.profile.summary.compared import (
+    SIZE_EDGES,
+    CopySizes,
+    WindowShares,
+    copy_sizes,
+    transfer_share,
+    window_shares,
+)
 from turnbuckle.profile.summary.describe import launch_cost
 from turnbuckle.profile.summary.offload import offload_together
 from turnbuckle.projection.run import Run
@@ -22,7 +31,9 @@ QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True)
 class Bin(Declared):
-    """Copies between host and device from one size up to another: their number, and the sum of their durations [s]."""
+    """Copies between host and device from one size up to another: their number, and the sum of
+    their durations [s].
+    """
 
     from_bytes: int
     below_bytes: int | None
@@ -39,8 +50,10 @@ class Recorded(Declared):
     typical : duration below which half of the kernel time is spent [s].
     sizes : copies between host and device by size.
     window : shares of the kernel window; None without kernels.
-    offload : all kernels together on the offload map (`turnbuckle.profile.summary.offload.offload_together`); None without kernels.
-    reached : direction, memory, size [B], median bandwidth [B/s] and number of copies, a row for each factor of two in size.
+    offload : all kernels together on the offload map
+        (`turnbuckle.profile.summary.offload.offload_together`); None without kernels.
+    reached : direction, memory, size [B], median bandwidth [B/s] and number of copies, a row for
+        each factor of two in size.
     """
 
     launches: int
@@ -63,14 +76,19 @@ class Recorded(Declared):
     def bins(self) -> list[Bin]:
         """Return the copies by size, the smallest first."""
         edges = pairwise((0, *SIZE_EDGES, None))
-        return [Bin(low or 0, high, n, s) for (low, high), n, s in zip(edges, self.sizes.counts, self.sizes.seconds, strict=True)]
+        return [
+            Bin(low or 0, high, n, s)
+            for (low, high), n, s in zip(edges, self.sizes.counts, self.sizes.seconds, strict=True)
+        ]
 
 
 def recorded(run: Run) -> Recorded:
     """Return what the kernels and copies of a recording are like."""
     profile = run.profile
     kernels = run.trace.kernels
-    seconds = np.sort((kernels["end_ns"] - kernels["start_ns"]).to_numpy().astype(np.float64)) * 1e-9
+    seconds = (
+        np.sort((kernels["end_ns"] - kernels["start_ns"]).to_numpy().astype(np.float64)) * 1e-9
+    )
     durations: tuple[float, ...] = ()
     typical = 0.0
     if seconds.size:

@@ -1,4 +1,6 @@
-"""``turnbuckle sweep``: every combination of settings on every recording, resumable, as one table."""
+"""``turnbuckle sweep``: every combination of settings on every recording, resumable, as one
+table.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from turnbuckle.foundation.errors import TurnbuckleError, error_of
 from turnbuckle.foundation.settings import setting_of
 from turnbuckle.foundation.units import parse
 from turnbuckle.questions.sweep.grid import Study, shard_of
-from turnbuckle.questions.sweep.ranges import SEED, WITHIN, Range, Sample, Sampler, planned, read_range
+from turnbuckle.questions.sweep.ranges import (
+    SEED,
+    WITHIN,
+    Range,
+    Sample,
+    Sampler,
+    planned,
+    read_range,
+)
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import Charts, FormatOption, Output
@@ -28,31 +38,83 @@ if TYPE_CHECKING:
 
 What = Annotated[
     list[Path] | None,
-    Parameter(help="a study file (TOML), or recordings with --axis (of pool: logs of jobs, mixes)", json_list=False),
+    Parameter(
+        help="a study file (TOML), or recordings with --axis (of pool: logs of jobs, mixes)",
+        json_list=False,
+    ),
 ]
 Axis = Annotated[
     list[str] | None,
-    Parameter(name="--axis", help="a setting that varies: path=hostcopy,gpudirect; a range: hop_seconds='100ns..10us log'", negative=()),
+    Parameter(
+        name="--axis",
+        help=(
+            "a setting that varies: path=hostcopy,gpudirect; a range: hop_seconds='100ns..10us log'"
+        ),
+        negative=(),
+    ),
 ]
-Fixed = Annotated[list[str] | None, Parameter(name="--set", help="a fixed setting: hop_seconds=1us", negative=())]
+Fixed = Annotated[
+    list[str] | None, Parameter(name="--set", help="a fixed setting: hop_seconds=1us", negative=())
+]
 PartOf = Annotated[
     str | None,
-    Parameter(name="--part", help="what is asked about, as --set part=...: whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME"),
+    Parameter(
+        name="--part",
+        help=(
+            "what is asked about, as --set part=...: whole, steady, kernels, 2s..3s, step=5-9 or "
+            "nvtx=NAME"
+        ),
+    ),
 ]
-ModelName = Annotated[str | None, Parameter(name="--model", help="messages (if left out), project, slack, sharing or pool; with --axis")]
+ModelName = Annotated[
+    str | None,
+    Parameter(
+        name="--model", help="messages (if left out), project, slack, sharing or pool; with --axis"
+    ),
+]
 Places = Annotated[
     int | None,
-    Parameter(name="--sample", help="places taken from the axes that are ranges, any number; needs the extra scipy"),
+    Parameter(
+        name="--sample",
+        help="places taken from the axes that are ranges, any number; needs the extra scipy",
+    ),
 ]
-SamplerName = Annotated[Literal["sobol", "latin"], Parameter(name="--sampler", help="Sobol points, or a Latin hypercube")]
+SamplerName = Annotated[
+    Literal["sobol", "latin"],
+    Parameter(name="--sampler", help="Sobol points, or a Latin hypercube"),
+]
 Seed = Annotated[int | None, Parameter(name="--seed", help="of the sample")]
-Budget = Annotated[int | None, Parameter(name="--refine", help="points added where the answer changes along the one axis of numbers")]
-Within = Annotated[str | None, Parameter(name="--within", help="width to which --refine narrows a change; 1% if left out")]
-Shard = Annotated[str | None, Parameter(name="--shard", help="one part of several, for job arrays: 2/8; needs --output")]
-Workers = Annotated[int | None, Parameter(name="--workers", help="processes; as many as there are cores if left out")]
-Again = Annotated[bool, Parameter(name="--again", help="retry the points that the journal holds as refused", negative=())]
-By = Annotated[str | None, Parameter(name="--by", help="show the smallest values of this column first")]
-Settings = Annotated[str | None, Parameter(name="--settings", help="list the settings of a model, as --model names it")]
+Budget = Annotated[
+    int | None,
+    Parameter(
+        name="--refine", help="points added where the answer changes along the one axis of numbers"
+    ),
+]
+Within = Annotated[
+    str | None,
+    Parameter(name="--within", help="width to which --refine narrows a change; 1% if left out"),
+]
+Shard = Annotated[
+    str | None,
+    Parameter(name="--shard", help="one part of several, for job arrays: 2/8; needs --output"),
+]
+Workers = Annotated[
+    int | None,
+    Parameter(name="--workers", help="processes; as many as there are cores if left out"),
+]
+Again = Annotated[
+    bool,
+    Parameter(
+        name="--again", help="retry the points that the journal holds as refused", negative=()
+    ),
+]
+By = Annotated[
+    str | None, Parameter(name="--by", help="show the smallest values of this column first")
+]
+Settings = Annotated[
+    str | None,
+    Parameter(name="--settings", help="list the settings of a model, as --model names it"),
+]
 Most = Annotated[int, Parameter(name="--rows", help="rows shown; the file has all")]
 #: Names that tools give to every recording, or people to the folder of each.
 _ALIKE = ("traces", "trace", "archive", "anchor", "report1")
@@ -81,10 +143,12 @@ def sweep(
     format: FormatOption = "table",
     output: Output = None,
 ) -> int:
-    """Answer every combination of settings on every recording: a study file, or --axis on the command line.
+    """Answer every combination of settings on every recording: a study file, or --axis on the
+    command line.
 
     --sample takes places from axes that are ranges; --refine adds points where the answer changes.
-    With --output what is answered is kept in a journal beside the table; the same command goes on where a stopped one was.
+    With --output what is answered is kept in a journal beside the table; the same command goes on
+    where a stopped one was.
     """
 
     from turnbuckle.questions.sweep.kinds import kind_named
@@ -99,10 +163,14 @@ def sweep(
     piece = shard_of(shard) if shard is not None else None
     try:
         with _progress(study.name) as progress:
-            swept = swept_of(study, output=output, shard=piece, workers=workers, again=again, progress=progress)
+            swept = swept_of(
+                study, output=output, shard=piece, workers=workers, again=again, progress=progress
+            )
     except KeyboardInterrupt:
         kept = (
-            "the journal holds all answers so far; the same command continues from there" if output else "without --output nothing is kept"
+            "the journal holds all answers so far; the same command continues from there"
+            if output
+            else "without --output nothing is kept"
         )
         print(kept, file=sys.stderr)
         raise
@@ -126,23 +194,38 @@ def sweep(
 
 @dataclass(frozen=True)
 class _Points:
-    """How many points of ranges are asked: in a sample, or where the answer changes; None as the study file has it."""
+    """How many points of ranges are asked: in a sample, or where the answer changes; None as the
+    study file has it.
+    """
 
     sample: Sample | None
     budget: int | None
     within: float
 
 
-def _points(sample: int | None, sampler: Sampler, seed: int | None, budget: int | None, within: str | None) -> _Points:
+def _points(
+    sample: int | None, sampler: Sampler, seed: int | None, budget: int | None, within: str | None
+) -> _Points:
     if sample is None and (seed is not None or sampler != "sobol"):
-        raise error_of("A083.needs", given="--sampler" if sampler != "sobol" else "--seed", other="--sample 256")
+        raise error_of(
+            "A083.needs",
+            given="--sampler" if sampler != "sobol" else "--seed",
+            other="--sample 256",
+        )
     if budget is None and within is not None:
         raise error_of("A083.needs", given="--within", other="--refine 100")
     taken = None if sample is None else Sample(sample, sampler, SEED if seed is None else seed)
     return _Points(taken, budget, WITHIN if within is None else parse(within, "1"))
 
 
-def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | None, part: str | None, points: _Points) -> Study:
+def _study(
+    inputs: list[Path],
+    axes: list[str],
+    fixed: list[str],
+    model: str | None,
+    part: str | None,
+    points: _Points,
+) -> Study:
     """Return the study of a file, or of recordings and options.
 
     Raise A083 if it is neither, or both.
@@ -152,7 +235,8 @@ def _study(inputs: list[Path], axes: list[str], fixed: list[str], model: str | N
 
     if not inputs:
         raise error_of("A083.nothing")
-    reads_toml = model is not None and kind_named(model).files is not None  # what this model asks about may be TOML itself
+    # what this model asks about may be TOML itself
+    reads_toml = model is not None and kind_named(model).files is not None
     if [p.suffix.lower() for p in inputs] == [".toml"] and not reads_toml:
         if axes or fixed or model or part or points.sample or points.budget is not None:
             raise error_of("A083.options", where=inputs[0].name)
@@ -179,11 +263,17 @@ def _draw(swept: Swept, folder: Path) -> None:
     made = figures(swept)
     save(made, folder)
     if len(made) in (0, MOST):
-        why = f"the first {MOST} figures are drawn" if made else "no figures: no setting varies, or no point has an answer"
+        why = (
+            f"the first {MOST} figures are drawn"
+            if made
+            else "no figures: no setting varies, or no point has an answer"
+        )
         print(f"note: {why}", file=sys.stderr)
 
 
-def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str, points: _Points) -> Study:
+def _quick(
+    recordings: list[Path], axes: list[str], fixed: list[str], model: str, points: _Points
+) -> Study:
     """Return the study that the command line describes."""
     from turnbuckle.questions.sweep.kinds import kind_named
 
@@ -197,7 +287,11 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
             setting = setting_of(name, legal, f"model {model}")
             if not equals or not values.strip():
                 raise error_of(
-                    "A081.setting-value", where=option, found=word[:60], fix=f"{option} {name}={setting.wanted}"[:160], name=name
+                    "A081.setting-value",
+                    where=option,
+                    found=word[:60],
+                    fix=f"{option} {name}={setting.wanted}"[:160],
+                    name=name,
                 )
             if option == "--axis" and (over := read_range(name, values, setting)) is not None:
                 yield name, over
@@ -212,7 +306,13 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
     if len({*names}) < len(names):
         # archives are often called alike, and their folders are not
         names = [f"{p.absolute().parent.name}-{p.stem}" for p in recordings]
-    safe = ["".join(c if c.isascii() and (c.isalnum() or c in "_.+-") else "_" for c in n).lstrip("_.+-")[:80] or "run" for n in names]
+    safe = [
+        "".join(c if c.isascii() and (c.isalnum() or c in "_.+-") else "_" for c in n).lstrip(
+            "_.+-"
+        )[:80]
+        or "run"
+        for n in names
+    ]
     if len({*safe}) < len(safe):
         raise error_of("A081.recordings", found=", ".join(p.name for p in recordings)[:60])
     settings = {}
@@ -232,7 +332,17 @@ def _quick(recordings: list[Path], axes: list[str], fixed: list[str], model: str
             varied[name] = values
     paths = [p.absolute() for p in recordings]
     every, refine = planned(varied, points.budget, points.within, points.sample)
-    return Study("sweep", kind, dict(zip(safe, paths, strict=True)), settings, (), every, Path.cwd(), points.sample, refine)
+    return Study(
+        "sweep",
+        kind,
+        dict(zip(safe, paths, strict=True)),
+        settings,
+        (),
+        every,
+        Path.cwd(),
+        points.sample,
+        refine,
+    )
 
 
 def _called(recording: Path) -> str:
@@ -259,7 +369,13 @@ def _progress(name: str) -> Iterator[Progress | None]:
         yield None
         return
     # a bar is of use on a terminal only
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description}"),
@@ -272,6 +388,8 @@ def _progress(name: str) -> Iterator[Progress | None]:
         task = bar.add_task(name, total=None, failed="")
 
         def report(done: int, total: int, failed: int) -> None:
-            bar.update(task, completed=done, total=total, failed=f"{failed:,} failed" if failed else "")
+            bar.update(
+                task, completed=done, total=total, failed=f"{failed:,} failed" if failed else ""
+            )
 
         yield report

@@ -1,7 +1,8 @@
-"""Figures of a sweep: time over each axis, what GPUDirect gains over each, and what runs are made of by node shape.
+"""Figures of a sweep: time over each axis, what GPUDirect gains over each, and what runs are made
+of by node shape.
 
-A figure shows one axis, or two; everything else that varies keeps its first value there, and the caption says which.  After Figs 5 to 7
-of Khetawat et al. (GPUDirect in TraceR-CODES).
+A figure shows one axis, or two; everything else that varies keeps its first value there, and the
+caption says which.  After Figs 5 to 7 of Khetawat et al. (GPUDirect in TraceR-CODES).
 """
 
 from __future__ import annotations
@@ -21,7 +22,19 @@ from turnbuckle.questions.sweep.summary import DIRECT, HOST, TALK, Gained, gaine
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import CATEGORIES, FULL, INK, PARTS, TARGET_COLOURS, shade
-from turnbuckle.show.figures.marks import CHANGE, Bar, Rows, Spec, beside, few, of, plot, quantity, stacked_bars, time_unit
+from turnbuckle.show.figures.marks import (
+    CHANGE,
+    Bar,
+    Rows,
+    Spec,
+    beside,
+    few,
+    of,
+    plot,
+    quantity,
+    stacked_bars,
+    time_unit,
+)
 from turnbuckle.show.text import clean, percent, shorten
 
 #: Figures of one sweep at most: what follows is left out, and said.
@@ -31,8 +44,15 @@ _LINES, _TICKS = 5, 8
 #: Light to dark, for the values of one axis.
 _SHADES: Final = ("#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#081d58")
 #: Settings as a stranger calls them.
-_OF_LINK: Final = {"link.h2d.bandwidth": "host-to-device bandwidth", "link.d2h.bandwidth": "device-to-host bandwidth"}
-_OF_NETWORK: Final = {"card_bandwidth": "NIC bandwidth", "cards": "NICs per node", "hop_seconds": "latency per hop"}
+_OF_LINK: Final = {
+    "link.h2d.bandwidth": "host-to-device bandwidth",
+    "link.d2h.bandwidth": "device-to-host bandwidth",
+}
+_OF_NETWORK: Final = {
+    "card_bandwidth": "NIC bandwidth",
+    "cards": "NICs per node",
+    "hop_seconds": "latency per hop",
+}
 _ADDED: Final = dict.fromkeys(("slack_seconds", "slack.link"), "added one-way latency")
 _NAMES: Final[Mapping[str, str]] = {
     **_OF_NETWORK,
@@ -44,7 +64,12 @@ _NAMES: Final[Mapping[str, str]] = {
 }
 #: Places of a sample that a figure draws.
 _PLACES: Final = 1000
-_PATH_WORDS: Final = {HOST: "host copies", DIRECT: "GPUDirect", "p2p": "GPU to GPU inside a node", "host": "buffers on the host"}
+_PATH_WORDS: Final = {
+    HOST: "host copies",
+    DIRECT: "GPUDirect",
+    "p2p": "GPU to GPU inside a node",
+    "host": "buffers on the host",
+}
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HIGH = 74, 18, 12, 52, 280
 #: Axes that node shapes are named by, the first that varies.
 _SHAPES: Final = ("ranks_per_node", "gpus_per_node", "network")
@@ -71,14 +96,21 @@ class _Asked:
     @property
     def quantity(self) -> str:
         """Return what is drawn, in words."""
-        return "communication, mean over the ranks" if self.metric == TALK else self.swept.study.kind.best.quantity
+        return (
+            "communication, mean over the ranks"
+            if self.metric == TALK
+            else self.swept.study.kind.best.quantity
+        )
 
     @property
     def meaning(self) -> str:
         """Return what the quantity is, in a sentence."""
         if self.metric == TALK:
             return "Communication: all time of a rank that is not compute."
-        return self.swept.study.kind.best.meaning or f"As predicted by model {self.swept.study.kind.name}."
+        return (
+            self.swept.study.kind.best.meaning
+            or f"As predicted by model {self.swept.study.kind.name}."
+        )
 
     def shown(self, value: float) -> str:
         """Return a value of the quantity with its unit; of one without a unit in per cent."""
@@ -99,7 +131,9 @@ class _Asked:
         return words if name == "on" else f"{self.title(name)} {words}"
 
     def colour(self, name: str | None, k: int, count: int) -> str:
-        """Return the colour of a value of an axis: from light to dark where values are numbers, else of its own."""
+        """Return the colour of a value of an axis: from light to dark where values are numbers,
+        else of its own.
+        """
         if name is None or not numeric(self.axes[name]):
             return TARGET_COLOURS[k % len(TARGET_COLOURS)]
         return _SHADES[3] if count == 1 else shade(_SHADES, k, count)
@@ -119,16 +153,29 @@ class _Asked:
 
     def pick(self, recording: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the row of a recording at these values."""
-        return self.index.get((recording, *(values.get(n, self.paths[0] if n == "path" else None) for n in ("path", *self.axes))))
+        return self.index.get(
+            (
+                recording,
+                *(
+                    values.get(n, self.paths[0] if n == "path" else None)
+                    for n in ("path", *self.axes)
+                ),
+            )
+        )
 
     @cached_property
     def index(self) -> dict[tuple[Any, ...], dict[str, Any]]:
         """Return rows by recording, path and axes."""
-        return {(r["recording"], r["path"] if self.paths != [""] else "", *(r[n] for n in self.axes)): r for r in self.rows}
+        return {
+            (r["recording"], r["path"] if self.paths != [""] else "", *(r[n] for n in self.axes)): r
+            for r in self.rows
+        }
 
 
 def figures(swept: Swept) -> list[Figure]:
-    """Return all figures of a sweep, at most `MOST`; none where nothing varies or no point has an answer."""
+    """Return all figures of a sweep, at most `MOST`; none where nothing varies or no point has an
+    answer.
+    """
     asked = _asked(swept)
     if not asked.rows:
         return []
@@ -143,7 +190,11 @@ def figures(swept: Swept) -> list[Figure]:
         # of a sample no two points differ in one setting alone
         names, draw = (swept.study.ranges, scattered) if swept.study.ranges else (asked.axes, over)
         out += [made for name in names if (made := draw(asked, recording, name))]
-        if "compute_seconds" in asked.rows[0] and (shape or asked.paths != [""]) and (made := split(asked, recording, shape)):
+        if (
+            "compute_seconds" in asked.rows[0]
+            and (shape or asked.paths != [""])
+            and (made := split(asked, recording, shape))
+        ):
             out.append(made)
     return out[:MOST]
 
@@ -151,7 +202,9 @@ def figures(swept: Swept) -> list[Figure]:
 def _asked(swept: Swept) -> _Asked:
     rows = swept.rows()
     varied = varying(swept.study)
-    axes: dict[str, list[Scalar]] = {n: list(dict.fromkeys(r[n] for r in rows)) for n in varied if n != "path"}
+    axes: dict[str, list[Scalar]] = {
+        n: list(dict.fromkeys(r[n] for r in rows)) for n in varied if n != "path"
+    }
     metric = TALK if rows and TALK in rows[0] else swept.study.kind.best.result
     answered = [r for r in rows if not r["code"] and isinstance(r.get(metric), int | float)]
     paths = list(dict.fromkeys(str(r["path"]) for r in rows)) if "path" in varied else [""]
@@ -162,15 +215,21 @@ def _named(*words: str) -> str:
     return "-".join(["sweep", *(re.sub(r"[^A-Za-z0-9]+", "-", w).strip("-") for w in words)])[:100]
 
 
-# --- an axis ----------------------------------------------------------------------------------------------------------
+# --- an axis --------------------------------------------------------------------------------------
 
 
 def _across(asked: _Asked, name: str) -> tuple[Spec, bool]:
-    """Return the channel of an axis with its values written below it, and whether the axis is numeric."""
+    """Return the channel of an axis with its values written below it, and whether the axis is
+    numeric.
+    """
     values = asked.axes[name]
     title = asked.title(name)
     if not numeric(values):
-        axis: Spec = {"title": title, "labelAngle": 0 if len(values) <= 6 else -35, "labelLimit": 130}
+        axis: Spec = {
+            "title": title,
+            "labelAngle": 0 if len(values) <= 6 else -35,
+            "labelLimit": 130,
+        }
         scale: Spec = {"domain": [asked.value(name, v) for v in values], "padding": 0.5}
         return {"field": "x", "type": "ordinal", "axis": axis, "scale": scale}, False
     some = sorted(float(v) for v in values)
@@ -180,8 +239,17 @@ def _across(asked: _Asked, name: str) -> tuple[Spec, bool]:
     ticks = _round(some) if chosen else few(some, _TICKS)
     whole = all(isinstance(v, int) for v in values)
     labels = {t: asked.value(name, int(t) if whole and t == int(t) else t) for t in ticks}
-    words = " : ".join(f"datum.value == {json.dumps(t)} ? {json.dumps(_unbroken(label))}" for t, label in labels.items())
-    axis = {"title": title, "values": ticks, "labelExpr": f"{words} : ''", "labelOverlap": "greedy", "grid": True}
+    words = " : ".join(
+        f"datum.value == {json.dumps(t)} ? {json.dumps(_unbroken(label))}"
+        for t, label in labels.items()
+    )
+    axis = {
+        "title": title,
+        "values": ticks,
+        "labelExpr": f"{words} : ''",
+        "labelOverlap": "greedy",
+        "grid": True,
+    }
     if logarithmic(some):
         side = (some[-1] / some[0]) ** 0.05
         return quantity("x", [some[0] / side, some[-1] * side], log=10, **axis), True
@@ -197,13 +265,25 @@ def _round(values: Sequence[float]) -> list[float]:
     """
     low, high = min(values), max(values)
     if logarithmic(values) and high / low >= 10:
-        return [float(f"1e{k}") for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
-    step = next(s * 10.0**e for e in range(-18, 19) for s in (1, 2, 5) if (high - low) / (s * 10.0**e) <= _TICKS - 2)
-    return [float(f"{k * step:.12g}") for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+        return [
+            float(f"1e{k}")
+            for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+        ]
+    step = next(
+        s * 10.0**e
+        for e in range(-18, 19)
+        for s in (1, 2, 5)
+        if (high - low) / (s * 10.0**e) <= _TICKS - 2
+    )
+    return [
+        float(f"{k * step:.12g}") for k in range(math.ceil(low / step), math.floor(high / step) + 1)
+    ]
 
 
 def _unbroken(text: str) -> str:
-    return text.replace(" ", "\N{NO-BREAK SPACE}").replace("us", "µs") if text[:1].isdigit() else text
+    return (
+        text.replace(" ", "\N{NO-BREAK SPACE}").replace("us", "µs") if text[:1].isdigit() else text
+    )
 
 
 def _upright(values: Sequence[float], asked: _Asked) -> tuple[Spec, float]:
@@ -215,7 +295,14 @@ def _upright(values: Sequence[float], asked: _Asked) -> tuple[Spec, float]:
     if asked.unit != "s":
         low, high = min(0.0, *values), max(0.0, *values)
         side = 0.06 * (high - low or 0.01)
-        return quantity("y", [low - side * (low < 0), high + side], title=title, labelExpr=CHANGE, tickCount=6, grid=True), 1.0
+        return quantity(
+            "y",
+            [low - side * (low < 0), high + side],
+            title=title,
+            labelExpr=CHANGE,
+            tickCount=6,
+            grid=True,
+        ), 1.0
     divisor, unit = time_unit(max(values) or 1e-9)
     low, high = min(values) / divisor, max(values) / divisor
     axis: Spec = {"title": f"{title} [{unit}]", "tickCount": 6, "grid": True}
@@ -232,26 +319,35 @@ def _shift(connected: bool) -> Spec:
 def _lines(rows: Rows, x: Spec, y: Spec, *, connected: bool) -> list[Spec]:
     """Draw points, one colour per series, joined if they stand along numbers."""
     joined = [marks.line(rows, x, y, 2.2, series="series")] if connected else []
-    return [*joined, marks.points(rows, x, y, 46 if connected else 70, tip=True, encode=_shift(connected))]
+    return [
+        *joined,
+        marks.points(rows, x, y, 46 if connected else 70, tip=True, encode=_shift(connected)),
+    ]
 
 
 def _plot(layers: list[Spec]) -> Spec:
     return plot(layers, _HIGH, (_LEFT, _RIGHT, _TOP, _BOTTOM))
 
 
-# --- time over an axis ------------------------------------------------------------------------------------------------
+# --- time over an axis ----------------------------------------------------------------------------
 
 
 def _second(asked: _Asked, name: str) -> str | None:
-    """Return the other axis that a figure shows as lines: node shapes, else the one with the fewest values."""
+    """Return the other axis that a figure shows as lines: node shapes, else the one with the fewest
+    values.
+    """
     candidates = [n for n in asked.axes if n != name]
     if not candidates:
         return None
-    return next((n for n in _SHAPES if n in candidates), None) or min(candidates, key=lambda n: len(asked.axes[n]))
+    return next((n for n in _SHAPES if n in candidates), None) or min(
+        candidates, key=lambda n: len(asked.axes[n])
+    )
 
 
 def over(asked: _Asked, recording: str, name: str) -> Figure | None:
-    """Draw communication, or run time, of a recording over one axis: a panel for each path, a line for each value of one more axis."""
+    """Draw communication, or run time, of a recording over one axis: a panel for each path, a line
+    for each value of one more axis.
+    """
     second = _second(asked, name)
     some = few(asked.axes[second], _LINES) if second else [None]
     fixed = asked.fixed([name, *([second] if second else [])])
@@ -260,9 +356,19 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
         series = []
         for k, value in enumerate(some):
             values = {**fixed, "path": path, **({second: value} if second else {})}
-            answered = [(v, row) for v in asked.axes[name] if (row := asked.pick(recording, {**values, name: v}))]
+            answered = [
+                (v, row)
+                for v in asked.axes[name]
+                if (row := asked.pick(recording, {**values, name: v}))
+            ]
             label = asked.label(second, value) if second else asked.quantity
-            series.append((label, asked.colour(second, k, len(some)), [{"value": v, "seconds": row[asked.metric]} for v, row in answered]))
+            series.append(
+                (
+                    label,
+                    asked.colour(second, k, len(some)),
+                    [{"value": v, "seconds": row[asked.metric]} for v, row in answered],
+                )
+            )
         panels.append((_PATH_WORDS.get(path, path), series))
     every = [p["seconds"] for _, series in panels for _, _, points in series for p in points]
     if not every:
@@ -275,30 +381,72 @@ def over(asked: _Asked, recording: str, name: str) -> Figure | None:
     for path, series in panels:
         points: Rows = []
         for label, colour, some_points in series:
-            line = ", ".join(w for w in (path, label if second else "") if w) or clean(recording, 40)
+            line = ", ".join(w for w in (path, label if second else "") if w) or clean(
+                recording, 40
+            )
             for p in some_points:
                 at_x = float(p["value"]) if connected else asked.value(name, p["value"])
-                tip = f"{line}, {asked.title(name)} {asked.value(name, p['value'])}: {asked.shown(p['seconds'])}"
-                points.append({"x": at_x, "y": p["seconds"] / divisor, "series": label, "colour": colour, "tip": tip})
+                tip = (
+                    f"{line}, {asked.title(name)} {asked.value(name, p['value'])}: "
+                    f"{asked.shown(p['seconds'])}"
+                )
+                points.append(
+                    {
+                        "x": at_x,
+                        "y": p["seconds"] / divisor,
+                        "series": label,
+                        "colour": colour,
+                        "tip": tip,
+                    }
+                )
                 table.append({"line": line, name: p["value"], asked.metric: p["seconds"]})
                 tips.append(tip)
         drawn.append((path, points))
-    legend = tuple(dict.fromkeys((label, colour) for _, series in panels for label, colour, p in series if p)) if second else ()
+    legend = (
+        tuple(
+            dict.fromkeys(
+                (label, colour) for _, series in panels for label, colour, p in series if p
+            )
+        )
+        if second
+        else ()
+    )
     left_out = ""
     if second and len(some) < len(asked.axes[second]):
-        left_out = f" {len(some)} of {len(asked.axes[second])} values of {asked.title(second)} are drawn."
+        left_out = (
+            f" {len(some)} of {len(asked.axes[second])} values of {asked.title(second)} are drawn."
+        )
     gone = len(panels) * len(some) * len(asked.axes[name]) - len(tips)
     left_out += f" {gone} point{'s' * (gone > 1)} without an answer." if gone else ""
     title = _title(asked, recording, every, [name, *([second] if second else [])])
     alt = f"{title}. " + " ".join(f"{tip}." for tip in tips[:60])
-    spec = _panels([(heading, _lines(points, x, _inner(y, k), connected=connected)) for k, (heading, points) in enumerate(drawn)])
-    return Figure(_named(recording, "over", name), title, alt, spec, table, asked.meaning + asked.kept(fixed) + left_out, legend=legend)
+    spec = _panels(
+        [
+            (heading, _lines(points, x, _inner(y, k), connected=connected))
+            for k, (heading, points) in enumerate(drawn)
+        ]
+    )
+    return Figure(
+        _named(recording, "over", name),
+        title,
+        alt,
+        spec,
+        table,
+        asked.meaning + asked.kept(fixed) + left_out,
+        legend=legend,
+    )
 
 
 def _title(asked: _Asked, recording: str, seconds: Sequence[float], names: Sequence[str]) -> str:
     """Return how long it takes, or what else is drawn, and what that depends on, in a sentence."""
     low, high = (asked.shown(end(seconds)) for end in (min, max))
-    verb = f"{asked.quantity} of" if asked.unit != "s" else "communication takes" if asked.metric == TALK else "the run takes"
+    verb = (
+        f"{asked.quantity} of"
+        if asked.unit != "s"
+        else "communication takes"
+        if asked.metric == TALK
+        else "the run takes"
+    )
     subject = f"{shorten(clean(recording, 80), 40)}: {verb}"
     if low == high:
         return f"{subject} {low}, whatever the {' and the '.join(asked.title(n) for n in names)}"
@@ -315,11 +463,20 @@ def _panels(views: Sequence[tuple[str, list[Spec]]]) -> Spec:
     if len(views) == 1:
         return _plot(views[0][1])
     width = (FULL - _LEFT - 20 * len(views)) // len(views)
-    return beside([{"width": width, "height": _HIGH, "title": heading, "layer": layers} for heading, layers in views], 20, padding=6)
+    return beside(
+        [
+            {"width": width, "height": _HIGH, "title": heading, "layer": layers}
+            for heading, layers in views
+        ],
+        20,
+        padding=6,
+    )
 
 
 def scattered(asked: _Asked, recording: str, name: str) -> Figure | None:
-    """Draw communication, or run time, at the places of a sample over one of its axes: a panel for each path, colours for one list more."""
+    """Draw communication, or run time, at the places of a sample over one of its axes: a panel for
+    each path, colours for one list more.
+    """
     rows = [r for r in asked.rows if r["recording"] == recording]
     if not rows:
         return None
@@ -336,24 +493,49 @@ def scattered(asked: _Asked, recording: str, name: str) -> Figure | None:
     drawn: dict[str, Rows] = {path: [] for path in asked.paths}
     for r in shown:
         words = ", ".join(f"{asked.title(n)} {asked.value(n, r[n])}" for n in asked.axes)
-        point = {"x": float(r[name]), "y": r[asked.metric] / divisor, "colour": colours[r[hue] if hue else None]}
-        drawn[str(r["path"]) if asked.paths != [""] else ""].append({**point, "tip": f"{words}: {asked.shown(r[asked.metric])}"})
+        point = {
+            "x": float(r[name]),
+            "y": r[asked.metric] / divisor,
+            "colour": colours[r[hue] if hue else None],
+        }
+        drawn[str(r["path"]) if asked.paths != [""] else ""].append(
+            {**point, "tip": f"{words}: {asked.shown(r[asked.metric])}"}
+        )
     views = [
-        (_PATH_WORDS.get(path, path), [marks.points(points, x, _inner(y, k), 34, tip=True, opacity=0.85)])
+        (
+            _PATH_WORDS.get(path, path),
+            [marks.points(points, x, _inner(y, k), 34, tip=True, opacity=0.85)],
+        )
         for k, (path, points) in enumerate(drawn.items())
     ]
     title = _title(asked, recording, every, [name, *(n for n in asked.axes if n != name)])
-    left_out = f" {len(places):,} of {len(asked.axes[name]):,} places are drawn." if step > 1 else ""
+    left_out = (
+        f" {len(places):,} of {len(asked.axes[name]):,} places are drawn." if step > 1 else ""
+    )
     sample = asked.swept.study.sample
     assert sample is not None
-    caption = f"{asked.meaning} A point is a place of the sample ({sample.count:,} places); the other settings differ from point to point."
+    caption = (
+        f"{asked.meaning} A point is a place of the sample ({sample.count:,} places); the other "
+        "settings differ from point to point."
+    )
     legend = tuple((asked.label(hue, v), colours[v]) for v in values) if hue else ()
-    table = [{"path": r.get("path"), **{n: r[n] for n in asked.axes}, asked.metric: r[asked.metric]} for r in shown]
+    table = [
+        {"path": r.get("path"), **{n: r[n] for n in asked.axes}, asked.metric: r[asked.metric]}
+        for r in shown
+    ]
     alt = f"{title}. " + " ".join(f"{p['tip']}." for points in drawn.values() for p in points[:30])
-    return Figure(_named(recording, "over", name), title, alt, _panels(views), table, caption + left_out, legend=legend)
+    return Figure(
+        _named(recording, "over", name),
+        title,
+        alt,
+        _panels(views),
+        table,
+        caption + left_out,
+        legend=legend,
+    )
 
 
-# --- what GPUDirect gains ---------------------------------------------------------------------------------------------
+# --- what GPUDirect gains -------------------------------------------------------------------------
 
 
 def gain_over(asked: _Asked, name: str) -> Figure | None:
@@ -371,25 +553,48 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
     legend: list[tuple[str, str]] = []
     for k, recording in enumerate(asked.swept.study.recordings):
         colour = TARGET_COLOURS[k % len(TARGET_COLOURS)]
-        gains, _ = gained([r for r in asked.rows if r["recording"] == recording], ("path", *asked.axes))
+        gains, _ = gained(
+            [r for r in asked.rows if r["recording"] == recording], ("path", *asked.axes)
+        )
         label = shorten(clean(recording, 80), 40)
         by_value: dict[Any, list[Gained]] = {}
         for g in gains:
             by_value.setdefault(g.values[name], []).append(g)
         for value in asked.axes[name]:
             at_value = by_value.get(value, [])
-            first = next((g.gain for g in at_value if several or all(g.values[n] == v for n, v in fixed.items())), None)
+            first = next(
+                (
+                    g.gain
+                    for g in at_value
+                    if several or all(g.values[n] == v for n, v in fixed.items())
+                ),
+                None,
+            )
             if not at_value:
                 continue
             low, high = min(g.gain for g in at_value), max(g.gain for g in at_value)
-            place = float(value) if connected and isinstance(value, int | float) else asked.value(name, value)
-            tip = f"{label}, {asked.title(name)} {asked.value(name, value)}: " + (f"{first:+.1%}" if first is not None else "no answer")
+            place = (
+                float(value)
+                if connected and isinstance(value, int | float)
+                else asked.value(name, value)
+            )
+            tip = f"{label}, {asked.title(name)} {asked.value(name, value)}: " + (
+                f"{first:+.1%}" if first is not None else "no answer"
+            )
             tip += f", {low:+.1%} to {high:+.1%} over all other settings" if high > low else ""
             common = {"x": place, "series": label, "colour": colour, "tip": tip}
             spans.append({**common, "low": low, "high": high})
             if first is not None:
                 points.append({**common, "y": first})
-            table.append({"recording": recording, name: value, "gain": first, "least_gain": low, "most_gain": high})
+            table.append(
+                {
+                    "recording": recording,
+                    name: value,
+                    "gain": first,
+                    "least_gain": low,
+                    "most_gain": high,
+                }
+            )
         if any(s["series"] == label for s in spans):
             legend.append((label, colour))
     if not spans:
@@ -403,13 +608,32 @@ def gain_over(asked: _Asked, name: str) -> Figure | None:
         if connected:
             layers.append(marks.band(wide, x, y, "low", "high", series="series", opacity=0.12))
         else:
-            layers.append(marks.rules(wide, x, of(y, "low"), 5, y2="high", opacity=0.3, encode=_shift(connected)))
+            layers.append(
+                marks.rules(
+                    wide, x, of(y, "low"), 5, y2="high", opacity=0.3, encode=_shift(connected)
+                )
+            )
     layers += _lines(points, x, y, connected=connected and not several) if points else []
-    title = f"By host copies communication takes {_span(table)} than by GPUDirect, depending on {asked.title(name)}"
+    title = (
+        f"By host copies communication takes {_span(table)} than by GPUDirect, depending on "
+        f"{asked.title(name)}"
+    )
     pale = " Pale: range of the gain over all other settings." if wide else ""
-    caption = "Gain: communication time by host copies over that by GPUDirect, minus 1." + pale + asked.kept({} if several else fixed)
+    caption = (
+        "Gain: communication time by host copies over that by GPUDirect, minus 1."
+        + pale
+        + asked.kept({} if several else fixed)
+    )
     alt = f"{title}. " + " ".join(f"{s['tip']}." for s in spans[:60])
-    return Figure(_named("gain", "over", name), title, alt, _plot(layers), table, caption, legend=tuple(legend))
+    return Figure(
+        _named("gain", "over", name),
+        title,
+        alt,
+        _plot(layers),
+        table,
+        caption,
+        legend=tuple(legend),
+    )
 
 
 def _span(table: Rows) -> str:
@@ -425,11 +649,13 @@ def _span(table: Rows) -> str:
     return f"{' to '.join(ends)} {'shorter' if low < 0 else 'longer'}"
 
 
-# --- what runs are made of --------------------------------------------------------------------------------------------
+# --- what runs are made of ------------------------------------------------------------------------
 
 
 def split(asked: _Asked, recording: str, shape: str | None) -> Figure | None:
-    """Draw compute and communication of a recording by node shape and path, and communication alone."""
+    """Draw compute and communication of a recording by node shape and path, and communication
+    alone.
+    """
     fixed = asked.fixed([shape] if shape else [])
     colours = {"compute": PARTS["other"], "talk": CATEGORIES["mpi"]}
     groups: list[tuple[str, list[Bar]]] = []
@@ -438,20 +664,38 @@ def split(asked: _Asked, recording: str, shape: str | None) -> Figure | None:
         heading = f"{asked.title(shape)} {asked.value(shape, value)}" if shape else ""
         bars: list[Bar] = []
         for path in asked.paths:
-            row = asked.pick(recording, {**fixed, "path": path, **({shape: value} if shape else {})})
+            row = asked.pick(
+                recording, {**fixed, "path": path, **({shape: value} if shape else {})}
+            )
             if row is None:
                 continue
             compute, talk = float(row["compute_seconds"]), float(row[TALK])
             name = _PATH_WORDS.get(path, path)
-            tip = f"{', '.join(t for t in (heading, name) if t)}: compute {valued(compute, 's')}, communication {valued(talk, 's')}"
+            tip = (
+                f"{', '.join(t for t in (heading, name) if t)}: compute {valued(compute, 's')}, "
+                f"communication {valued(talk, 's')}"
+            )
             bars.append(Bar(name, tip, [(compute, colours["compute"]), (talk, colours["talk"])]))
-            table.append({**({shape: value} if shape else {}), "path": path, "compute_seconds": compute, TALK: talk})
+            table.append(
+                {
+                    **({shape: value} if shape else {}),
+                    "path": path,
+                    "compute_seconds": compute,
+                    TALK: talk,
+                }
+            )
         groups += [(heading, bars)] if bars else []
     if not groups:
         return None
-    left = 16.0 + max(len(b.name) for _, bars in groups for b in bars) * 6.0 + max(len(heading) for heading, _ in groups) * 6.4
+    left = (
+        16.0
+        + max(len(b.name) for _, bars in groups for b in bars) * 6.0
+        + max(len(heading) for heading, _ in groups) * 6.4
+    )
     width = (FULL - int(left) - 56) // 2
-    talk_alone = [(heading, [replace(b, parts=b.parts[1:]) for b in bars]) for heading, bars in groups]
+    talk_alone = [
+        (heading, [replace(b, parts=b.parts[1:]) for b in bars]) for heading, bars in groups
+    ]
     views = [
         stacked_bars(groups, width, "mean over the ranks", foot=13),
         stacked_bars(talk_alone, width, "communication alone", foot=13, named=False),
@@ -460,12 +704,17 @@ def split(asked: _Asked, recording: str, shape: str | None) -> Figure | None:
     shares = [r[TALK] / total for r in table if (total := r["compute_seconds"] + r[TALK]) > 0]
     share = _share(min(shares, default=0.0), max(shares, default=0.0))
     title = f"{shorten(clean(recording, 80), 40)}: communication is {share} of a rank's time"
-    caption = "Compute: time of a rank between its MPI calls. Communication: the rest of its time." + asked.kept(fixed)
+    caption = (
+        "Compute: time of a rank between its MPI calls. Communication: the rest of its time."
+        + asked.kept(fixed)
+    )
     alt = f"{title}. " + " ".join(f"{b.tip}." for _, bars in groups for b in bars)
     legend = (("compute", colours["compute"]), ("communication", colours["talk"]))
     return Figure(_named(recording, "node-shapes"), title, alt, spec, table, caption, legend=legend)
 
 
 def _share(low: float, high: float) -> str:
-    ends = list(dict.fromkeys(f"{100 * s:.2g}" if s < 0.1 else f"{100 * s:.0f}" for s in (low, high)))
+    ends = list(
+        dict.fromkeys(f"{100 * s:.2g}" if s < 0.1 else f"{100 * s:.0f}" for s in (low, high))
+    )
     return " to ".join(ends) + "\N{NO-BREAK SPACE}%"

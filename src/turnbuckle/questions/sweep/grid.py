@@ -1,11 +1,14 @@
-"""A study: recordings, fixed settings and varying settings, and the points that they make, each with its own key.
+"""A study: recordings, fixed settings and varying settings, and the points that they make, each
+with its own key.
 
-The points are the Cartesian product of recordings, pairs and axes, in the order in which the study names them, the last axis
-fastest.  Axes that are ranges are sampled together: each place of the sample is asked with every combination of the rest, and the place
-changes slowest.  Points are made when they are asked for: a study of a million holds none of them.
+The points are the Cartesian product of recordings, pairs and axes, in the order in which the study
+names them, the last axis fastest.  Axes that are ranges are sampled together: each place of the
+sample is asked with every combination of the rest, and the place changes slowest.  Points are made
+when they are asked for: a study of a million holds none of them.
 
-A key is a hash of what an answer depends on: the recording's content, every setting (those left out at their defaults), the content of
-other files named, the model and its release.  Two points of one key have one answer.
+A key is a hash of what an answer depends on: the recording's content, every setting (those left out
+at their defaults), the content of other files named, the model and its release.  Two points of one
+key have one answer.
 
     A081  a setting that is not setting_of, or a value that it cannot have
     A082  a recording of the study that is not there
@@ -31,13 +34,15 @@ from turnbuckle.machine import Machine
 from turnbuckle.questions.sweep.points import Kind, Value, hashed
 from turnbuckle.questions.sweep.ranges import MOST, Range, Refine, Sample
 
-#: Combinations of settings up to which each is looked at before a sweep begins; of more, every value of every axis is.
+#: Combinations of settings up to which each is looked at before a sweep begins; of more, every
+#: value of every axis is.
 _CHECKED: Final = 200_000
 MOST_SHARDS: Final = 100_000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
 #: Columns that every table of a sweep has.
 RESERVED: Final = ("recording", "code", "error")
-#: Recordings of one file.  Of others those belong together that have these endings, and names that are alike but for the rank at the end.
+#: Recordings of one file.  Of others those belong together that have these endings, and names that
+#: are alike but for the rank at the end.
 _WHOLE: Final = (".sqlite", ".trace", ".xz", ".gz", ".goal")
 _DUMPI: Final = (".meta", ".bin"), re.compile("-[0-9]+$")
 _TOGETHER: Final = {".meta": _DUMPI, ".bin": _DUMPI, ".prv": ((".prv", ".pcf", ".row"), None)}
@@ -98,7 +103,9 @@ class Study:
                 raise error_of("A081.twice", found=name, name=name)
         for pair in self.pairs:
             if set(pair) != set(self.pairs[0]):
-                raise error_of("A081.pairs", found=", ".join(pair)[:60], fix=", ".join(self.pairs[0])[:80])
+                raise error_of(
+                    "A081.pairs", found=", ".join(pair)[:60], fix=", ".join(self.pairs[0])[:80]
+                )
         for name, values in self.lists.items():
             if not values or len(set(map(repr, map(_shown, values)))) != len(values):
                 flaw = "a value stands twice" if values else "an axis without values"
@@ -108,7 +115,11 @@ class Study:
         if self.sample is not None and not self.ranges:
             raise error_of("A084.sample")
         if not 0 < len(self) <= MOST:
-            raise error_of("A084.empty" if not self.recordings else "A084.many", found=f"{len(self):,}", most=MOST)
+            raise error_of(
+                "A084.empty" if not self.recordings else "A084.many",
+                found=f"{len(self):,}",
+                most=MOST,
+            )
         for combination in self._checked():
             self.kind.made(combination, self.folder)
 
@@ -128,11 +139,15 @@ class Study:
         if self.sample is None:
             return {}
         shares = self.sample.shares(len(self.ranges))
-        return {name: axis.values(shares[:, k]) for k, (name, axis) in enumerate(self.ranges.items())}
+        return {
+            name: axis.values(shares[:, k]) for k, (name, axis) in enumerate(self.ranges.items())
+        }
 
     @cached_property
     def _strides(self) -> dict[str, tuple[int, int]]:
-        """Return (consecutive points with one value, number of values) of the place, the pair and each list."""
+        """Return (consecutive points with one value, number of values) of the place, the pair and
+        each list.
+        """
         sizes = {"": len(self.pairs) or 1, **{n: len(v) for n, v in self.lists.items()}}
         out, stride = {}, 1
         for name in reversed(sizes):
@@ -165,7 +180,10 @@ class Study:
         """Return the settings of a point, by its number among those of one recording."""
         pair = self.pairs[self._number("", index)] if self.pairs else {}
         place = self._number("places", index)
-        axes = {n: self.places[n][place] if n in self.ranges else v[self._number(n, index)] for n, v in self.axes.items()}  # type: ignore[index]
+        axes = {
+            n: self.places[n][place] if n in self.ranges else v[self._number(n, index)]  # type: ignore[index]
+            for n, v in self.axes.items()
+        }
         return {**self.settings, **pair, **axes}
 
     def _number(self, name: str, index: int) -> int:
@@ -176,9 +194,18 @@ class Study:
         """Return the values of a setting at all points of one recording."""
         if name in self.settings:
             return [_shown(self.settings[name])] * self.each
-        values = [_shown(v) for v in self.places.get(name) or self.lists.get(name) or [pair[name] for pair in self.pairs]]
-        stride, _ = self._strides["places" if name in self.ranges else name if name in self.lists else ""]
-        return [value for value in values for _ in range(stride)] * (self.each // (stride * len(values)))
+        values = [
+            _shown(v)
+            for v in self.places.get(name)
+            or self.lists.get(name)
+            or [pair[name] for pair in self.pairs]
+        ]
+        stride, _ = self._strides[
+            "places" if name in self.ranges else name if name in self.lists else ""
+        ]
+        return [value for value in values for _ in range(stride)] * (
+            self.each // (stride * len(values))
+        )
 
     def _checked(self) -> Iterator[dict[str, Value]]:
         """Yield combinations that have every value: all of them, unless they are very many."""
@@ -188,7 +215,10 @@ class Study:
         first = self.values(0)
         yield from ({**first, **pair} for pair in self.pairs)
         for name, values in self.axes.items():
-            yield from ({**first, name: v} for v in ((values.first, values.last) if isinstance(values, Range) else values))
+            yield from (
+                {**first, name: v}
+                for v in ((values.first, values.last) if isinstance(values, Range) else values)
+            )
 
     def block(self, shard: tuple[int, int] | None) -> range:
         """Return the points of shard i of n.
@@ -201,7 +231,9 @@ class Study:
         return range(len(self) * (i - 1) // n, len(self) * i // n)
 
     def asked(self, index: int) -> Any:
-        """Return the settings of a point as its kind has them, by its number among those of one recording; raise what the kind refuses."""
+        """Return the settings of a point as its kind has them, by its number among those of one
+        recording; raise what the kind refuses.
+        """
         return self.kind.made(self.values(index), self.folder)
 
     def key(self, digest: str, asked: Any) -> str:
@@ -224,10 +256,13 @@ def key_of(digest: str, identity: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def digest_of(path: Path, name: str = "", files: Callable[[Path], Sequence[Path]] | None = None) -> str:
+def digest_of(
+    path: Path, name: str = "", files: Callable[[Path], Sequence[Path]] | None = None
+) -> str:
     """Return the SHA-256 of a recording.
 
-    If a recording has several files, their names and contents are hashed together; `files` returns them where a kind of question knows.
+    If a recording has several files, their names and contents are hashed together; `files` returns
+    them where a kind of question knows.
 
     Raises
     ------
@@ -237,12 +272,20 @@ def digest_of(path: Path, name: str = "", files: Callable[[Path], Sequence[Path]
         parts = list((files or files_of)(path))
         if parts == [path]:
             return hashed(path)
-        hashes = [(p.relative_to(path.parent).as_posix() if p.is_relative_to(path.parent) else p.name, hashed(p)) for p in parts]
+        hashes = [
+            (
+                p.relative_to(path.parent).as_posix() if p.is_relative_to(path.parent) else p.name,
+                hashed(p),
+            )
+            for p in parts
+        ]
         if not hashes:
             raise FileNotFoundError(2, "No such file or directory")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a file name"
-        raise error_of("A082.part" if path.is_dir() else "A082.path", where=name, found=f"{path.name}: {why}") from error
+        raise error_of(
+            "A082.part" if path.is_dir() else "A082.path", where=name, found=f"{path.name}: {why}"
+        ) from error
     return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
 
 
@@ -253,7 +296,11 @@ def files_of(path: Path) -> list[Path]:
     """
     suffix = path.suffix.lower()
     if suffix == ".otf2":
-        parts = [path, path.with_suffix(".def"), *sorted(p for p in path.with_suffix("").rglob("*") if p.is_file())]
+        parts = [
+            path,
+            path.with_suffix(".def"),
+            *sorted(p for p in path.with_suffix("").rglob("*") if p.is_file()),
+        ]
         return [p for p in parts if p.is_file()]
     if (path / "trace.json").is_file():  # a folder of Turnbuckle's own
         return sorted(p for p in path.iterdir() if p.name == "trace.json" or p.suffix == ".parquet")
@@ -266,7 +313,9 @@ def files_of(path: Path) -> list[Path]:
     def stem(file: Path) -> str:
         return rank.sub("", file.stem) if rank else file.stem
 
-    alike = (p for p in path.parent.iterdir() if p.suffix.lower() in endings and stem(p) == stem(path))
+    alike = (
+        p for p in path.parent.iterdir() if p.suffix.lower() in endings and stem(p) == stem(path)
+    )
     return [path, *sorted(p for p in alike if p != path and p.is_file())]
 
 

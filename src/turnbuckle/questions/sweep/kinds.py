@@ -54,7 +54,7 @@ _MACHINE: Final = {"file": True}
 _MOST_PROCESSES: Final = 20_000_000
 
 
-# --- on another machine -----------------------------------------------------------------------------------------------
+# --- on another machine ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,10 @@ class Projected:
     draws : parameter draws for the interval; 0 leaves it out.
     seed : of the draws.
     part : what is asked about: auto, whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
-    minus : recording of the same program on one node: what is copied beyond it goes on to the network card; none if left out.
-    others : parameters of the target machine, by name, as ``link.h2d.bandwidth``, in place of its own.
+    minus : recording of the same program on one node: what is copied beyond it goes on to the
+        network card; none if left out.
+    others : parameters of the target machine, by name, as ``link.h2d.bandwidth``, in place of its
+        own.
     """
 
     on: str | Machine = field(metadata=_MACHINE)
@@ -97,8 +99,15 @@ def _check_draws(draws: int) -> None:
         raise error_of("A081.draws", found=str(draws))
 
 
-#: Parameters of which a machine may have none at all: no added time, and a layer that answers itself what no profiler records.
-_MAY_BE_NONE: Final = ("slack.", UNRECORDED, "remoting.command_bytes", "remoting.answer_bytes", "remoting.commands_unrecorded")
+#: Parameters of which a machine may have none at all: no added time, and a layer that answers
+#: itself what no profiler records.
+_MAY_BE_NONE: Final = (
+    "slack.",
+    UNRECORDED,
+    "remoting.command_bytes",
+    "remoting.answer_bytes",
+    "remoting.commands_unrecorded",
+)
 
 
 def _check_others(others: Sequence[tuple[str, float]]) -> None:
@@ -113,7 +122,12 @@ def _parameters() -> Mapping[str, Setting]:
     """Return the parameters of a machine that a study may set for its target."""
     rows = schema().values()
     target = [m for m in rows if not m.parameter.startswith("observed.")]
-    return {m.parameter: Setting(m.parameter, m.unit, frozenset({"float"}), meaning=f"of the target: {m.meaning}") for m in target}
+    return {
+        m.parameter: Setting(
+            m.parameter, m.unit, frozenset({"float"}), meaning=f"of the target: {m.meaning}"
+        )
+        for m in target
+    }
 
 
 @cache
@@ -127,8 +141,14 @@ def _of_fabrics() -> Mapping[str, Setting]:
 
 
 def _machines(made: Any) -> Mapping[str, Any]:
-    """Return name and hash of the machines that a question names and are based on, and the hash of the recording of `minus`."""
-    named = {name: value for name in ("on", "source") if (value := getattr(made, name, "")) not in ("", "self")}
+    """Return name and hash of the machines that a question names and are based on, and the hash of
+    the recording of `minus`.
+    """
+    named = {
+        name: value
+        for name in ("on", "source")
+        if (value := getattr(made, name, "")) not in ("", "self")
+    }
     hashes: dict[str, Any] = {
         name: [m.name, m.content if m is value else m.sha256, [digest for _, digest in m.lineage]]
         for name, value in named.items()
@@ -139,7 +159,8 @@ def _machines(made: Any) -> Mapping[str, Any]:
     return hashes
 
 
-#: Parameters of which many values are priced at once; prices look at the others one value at a time.
+#: Parameters of which many values are priced at once; prices look at the others one value at a
+#: time.
 _AT_ONCE: Final = ("slack.", "link.", "launch.", "sync.", "alloc.", "remoting.")
 #: Points times draws times pieces that are priced at once: their arrays stay in the cache.
 _CELLS: Final = 200_000
@@ -151,17 +172,23 @@ def _column(name: str, unit: str) -> bool:
 
 
 def _prepared(seen: Run, asked: Projected) -> tuple[Model, Prepared, Prices]:
-    """Return what all targets of a run share: the model, the run ready for its replay, and its prices on the source."""
+    """Return what all targets of a run share: the model, the run ready for its replay, and its
+    prices on the source.
+    """
     model = replace(nething(asked.alpha), replay=asked.replay)
     return model, seen.prepared(model), {}
 
 
 def _projected(held: Held, asked: Sequence[Projected]) -> list[Results | TurnbuckleError]:
-    """Answer points of one recording: those that differ in numbers alone together, each as `project` does alone."""
+    """Answer points of one recording: those that differ in numbers alone together, each as
+    `project` does alone.
+    """
     out: list[Results | TurnbuckleError] = [{}] * len(asked)
     groups: dict[object, list[int]] = {}
     for k, each in enumerate(asked):
-        others = tuple((n, None if _column(n, schema()[parameter_name(n)].unit) else v) for n, v in each.others)
+        others = tuple(
+            (n, None if _column(n, schema()[parameter_name(n)].unit) else v) for n, v in each.others
+        )
         groups.setdefault((replace(each, others=()), others), []).append(k)
     for group in groups.values():
         try:
@@ -185,29 +212,38 @@ _STUDY: Final = "set by the study"
 
 
 def _target(asked: Sequence[Projected], source: Machine) -> Machine:
-    """Return the target of points that differ in numbers alone; a number that differs has shape (points, 1, 1)."""
+    """Return the target of points that differ in numbers alone; a number that differs has shape
+    (points, 1, 1).
+    """
     target = source if asked[0].on == "self" else load(asked[0].on)
     given = {}
     for k, (n, first) in enumerate(asked[0].others):
         name, values = parameter_name(n), [each.others[k][1] for each in asked]
-        value: Any = first if values.count(first) == len(values) else np.array(values)[:, None, None]
+        value: Any = (
+            first if values.count(first) == len(values) else np.array(values)[:, None, None]
+        )
         _, most = (plausible(name, end(values), _STUDY) for end in (min, max))
         given[name] = replace(most, value=value)
     return target.with_parameters(given) if given else target
 
 
 def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
-    """Answer points that differ in numbers alone: all that one answer needs has a leading axis of points.
+    """Answer points that differ in numbers alone: all that one answer needs has a leading axis of
+    points.
 
     What refuses one of them refuses all.
     """
     first = asked[0]
     seen = held.seen(first.source, first.part, first.minus)
     variant = (first.part, first.minus, first.alpha, first.replay)
-    model, ready, on_source = held.once(("prepared", *variant, first.source), lambda: _prepared(seen, first))
+    model, ready, on_source = held.once(
+        ("prepared", *variant, first.source), lambda: _prepared(seen, first)
+    )
     size = max(_CELLS // (max(first.draws, 1) * max(len(ready.run), 1)), 1)
     if len(asked) > size:
-        return [each for k in range(0, len(asked), size) for each in _alike(held, asked[k : k + size])]
+        return [
+            each for k in range(0, len(asked), size) for each in _alike(held, asked[k : k + size])
+        ]
     target = _target(asked, seen.source)
     pair = Pair(seen.source, target)
     if target is not seen.source:
@@ -223,13 +259,17 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
     hangs = [False] * len(asked)
     if first.draws:
         drawn = ("drawn", *variant, first.source, first.draws, first.seed)
-        question = held.once(drawn, lambda: uncertain(ready, seen.source, seen.fits, first.draws, first.seed))
+        question = held.once(
+            drawn, lambda: uncertain(ready, seen.source, seen.fits, first.draws, first.seed)
+        )
         replays, sample, by_sum = question.samples(target, pair, model)
         shape = len(asked), first.draws
         # an end has a row for each point, or one for all
         replays = np.stack([np.broadcast_to(end, shape) for end in replays])
         by_sum = None if by_sum is None else np.broadcast_to(by_sum, shape)
-        intervals[:] = question.intervals(replays, np.broadcast_to(sample, shape), by_sum, [seconds for seconds, _ in exact])
+        intervals[:] = question.intervals(
+            replays, np.broadcast_to(sample, shape), by_sum, [seconds for seconds, _ in exact]
+        )
         if seen.seconds and (longer := question.hosts(target, pair, model)) is not None:
             *_, apart = ends_by_host(partial(host_penalty, ready, pair, model), longer)
             hangs = np.broadcast_to(apart.ravel(), len(asked)).tolist()
@@ -237,7 +277,9 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
     codes = {}
     for cut in set(limited):  # of all that is found, only this depends on numbers
         alone = Pair(seen.source, _target([asked[limited.index(cut)]], seen.source))
-        of_pair = findings(seen.profile, ready, alone, stated(ready, alone), model, durations.missing)
+        of_pair = findings(
+            seen.profile, ready, alone, stated(ready, alone), model, durations.missing
+        )
         codes[cut] = {f.code for f in of_pair}
     return [
         {
@@ -248,13 +290,23 @@ def _alike(held: Held, asked: Sequence[Projected]) -> list[Results]:
             "penalty": penalty(seconds, seen.seconds),
             **{f"{part}_seconds": value for part, value in breakdown.items()},
             "replayed": ready.replay,
-            "findings": " ".join(sorted({*codes[cut], *["A390"] * bool(interval and interval.apart), *["A396"] * hanging})),
+            "findings": " ".join(
+                sorted(
+                    {
+                        *codes[cut],
+                        *["A390"] * bool(interval and interval.apart),
+                        *["A396"] * hanging,
+                    }
+                )
+            ),
         }
-        for (seconds, breakdown), interval, cut, hanging in zip(exact, intervals, limited, hangs, strict=True)
+        for (seconds, breakdown), interval, cut, hanging in zip(
+            exact, intervals, limited, hangs, strict=True
+        )
     ]
 
 
-# --- farther away -----------------------------------------------------------------------------------------------------
+# --- farther away ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -267,7 +319,8 @@ class Distant:
     mode : link, the fabric is longer; api, every crossing call blocks.
     source : machine it ran on; recognised if left out.
     part : what is asked about: auto, whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
-    minus : recording of the same program on one node: what is copied beyond it goes on to the network card; none if left out.
+    minus : recording of the same program on one node: what is copied beyond it goes on to the
+        network card; none if left out.
     """
 
     slack_seconds: float
@@ -293,7 +346,7 @@ def _distant(held: Held, asked: Distant) -> Mapping[str, Any]:
     }
 
 
-# --- behind one link --------------------------------------------------------------------------------------------------
+# --- behind one link ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -333,17 +386,29 @@ class Together:
 
 
 def _together(held: Held, asked: Together) -> Mapping[str, Any]:
-    run = held.once(("sharing", asked.source, asked.part), lambda: sharing.ready(held.seen(asked.source, asked.part)))
+    run = held.once(
+        ("sharing", asked.source, asked.part),
+        lambda: sharing.ready(held.seen(asked.source, asked.part)),
+    )
     sharing.require_work(run, [asked.form])
     if (size := run.processes(asked.form, asked.runs, asked.cores)) > _MOST_PROCESSES:
         raise error_of("A166.runs", found=f"{size:,}")
     together = run.together(
-        asked.form, asked.runs, bandwidth=asked.bandwidth, latency=asked.latency_seconds, hop_seconds=asked.hop_seconds, cores=asked.cores
+        asked.form,
+        asked.runs,
+        bandwidth=asked.bandwidth,
+        latency=asked.latency_seconds,
+        hop_seconds=asked.hop_seconds,
+        cores=asked.cores,
     )
-    return {**together.__dict__, "measured_seconds": run.measured, "recorded_bandwidth": run.recorded_bandwidth}
+    return {
+        **together.__dict__,
+        "measured_seconds": run.measured,
+        "recorded_bandwidth": run.recorded_bandwidth,
+    }
 
 
-# --- jobs on pools ----------------------------------------------------------------------------------------------------
+# --- jobs on pools --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -353,15 +418,20 @@ class Pooled:
     Attributes
     ----------
     on : fabric between hosts and pool, a name or a TOML file.
-    nodes : the fixed nodes: shapes as 64:4x100 (cores, GPUs, how many), or a table; those of the mix if left out.
+    nodes : the fixed nodes: shapes as 64:4x100 (cores, GPUs, how many), or a table; those of the
+        mix if left out.
     reach : hosts that share a pool; 8, 32 or 320 for a switch, a rack, a row if left out.
-    load : as many draws of the log at once as would keep this share of the fixed GPUs in use; the log as it is if left out.
+    load : as many draws of the log at once as would keep this share of the fixed GPUs in use; the
+        log as it is if left out.
     resident : all jobs stay: how many find a place, one after the other.
     keep : what the fewest GPUs have to keep, up to 1 %.
-    policy : who may start before a job that came earlier: nobody; who does not delay it (EASY); whoever fits.
+    policy : who may start before a job that came earlier: nobody; who does not delay it (EASY);
+        whoever fits.
     trunk : bandwidth that the jobs of a pool share, for each of its GPUs; enough if left out.
-    cores_per_gpu : processors of a job that have one GPU, where the log has no GPUs (Standard Workload Format).
-    host_price : price of a host over that of a GPU in a fixed node: then pools may have fewer hosts.
+    cores_per_gpu : processors of a job that have one GPU, where the log has no GPUs (Standard
+        Workload Format).
+    host_price : price of a host over that of a GPU in a fixed node: then pools may have fewer
+        hosts.
     fewest : look for the fewest GPUs that are enough.
     seeds : times that the days of the log are drawn again, for the 90 % ranges.
     draws : draws for the range of each recording.
@@ -394,14 +464,19 @@ class Pooled:
 
     @property
     def on_fixed_nodes(self) -> tuple[object, ...]:
-        """Return the settings that decide the jobs on the fixed nodes; points that share these settings share the result."""
+        """Return the settings that decide the jobs on the fixed nodes; points that share these
+        settings share the result.
+        """
         of_jobs = (self.nodes, self.load, self.resident, self.cores_per_gpu)
         return (*of_jobs, self.keep, self.policy, self.fewest, self.seeds, self.seed)
 
     @property
     def machine(self) -> Machine:
         """Return the fabric with its parameters in place."""
-        given = {name: plausible(name, value, _STUDY) for name, value in ((parameter_name(n), v) for n, v in self.others)}
+        given = {
+            name: plausible(name, value, _STUDY)
+            for name, value in ((parameter_name(n), v) for n, v in self.others)
+        }
         return load(self.on).with_parameters(given) if given else load(self.on)
 
 
@@ -435,20 +510,30 @@ def _on_fixed(held: Held, asked: Pooled) -> tuple[pool.Fixed, Mapping[str, Tie]]
     stream, fleet, ties = _jobs(held, asked)
     stream = pool.asked_of(stream, fleet, asked.load, asked.resident, asked.seed)
     fixed = pool.on_fixed_nodes(
-        stream, fleet, keep=asked.keep, policy=asked.policy, search=asked.fewest, seeds=asked.seeds, seed=asked.seed
+        stream,
+        fleet,
+        keep=asked.keep,
+        policy=asked.policy,
+        search=asked.fewest,
+        seeds=asked.seeds,
+        seed=asked.seed,
     )
     return fixed, ties
 
 
 def _pooled(held: Held, asked: Pooled) -> Mapping[str, Any]:
     machine = asked.machine
-    fixed, ties = held.once("fixed nodes", _Latest).once(asked.on_fixed_nodes, lambda: _on_fixed(held, asked))
+    fixed, ties = held.once("fixed nodes", _Latest).once(
+        asked.on_fixed_nodes, lambda: _on_fixed(held, asked)
+    )
     classes, uses = fixed.streams[0].classes, fixed.streams[0].use_gpus
     slow = held.once(
         ("slowdowns", machine, asked.draws, asked.seed, tuple(uses)),
         lambda: slowdowns(classes, uses, ties, machine, asked.draws, asked.seed),
     )
-    answer = pool.beside(fixed, [machine], [slow], reach=asked.reach, trunk=asked.trunk, host_price=asked.host_price)
+    answer = pool.beside(
+        fixed, [machine], [slow], reach=asked.reach, trunk=asked.trunk, host_price=asked.host_price
+    )
     (nodes, shared), few = answer.clusters, answer.clusters[1].fewest
     before = nodes.fewest
     premium = None if few is None else few.premium
@@ -497,18 +582,29 @@ def _pools(held: Held, asked: Sequence[Pooled]) -> list[Results | TurnbuckleErro
 def _fleet_files(asked: Pooled) -> Mapping[str, Any]:
     """Return the machines of a point, and the hash of a table of nodes."""
     table = Path(asked.nodes)
-    return {**_machines(asked), **({"nodes": hashed(table)} if asked.nodes and table.is_file() else {})}
+    return {
+        **_machines(asked),
+        **({"nodes": hashed(table)} if asked.nodes and table.is_file() else {}),
+    }
 
 
 def _job_files(jobs: Path) -> list[Path]:
-    """Return the files of a stream of jobs: a log, or a mix with the log and the recordings that it names."""
+    """Return the files of a stream of jobs: a log, or a mix with the log and the recordings that it
+    names.
+    """
     if jobs.suffix.lower() != ".toml":
         return [jobs]
     return [jobs, *(file for named in named_files(jobs) for file in files_of(named))]
 
 
 PROJECT: Final = Kind(
-    "project", Projected, _alone, _parameters, _machines, together=_projected, penalty="of the machine as it is, with its own GPU and host"
+    "project",
+    Projected,
+    _alone,
+    _parameters,
+    _machines,
+    together=_projected,
+    penalty="of the machine as it is, with its own GPU and host",
 )
 SLACK: Final = Kind("slack", Distant, _distant, inputs=_machines, penalty="by the coupling alone")
 SHARING: Final = Kind("sharing", Together, _together, inputs=_machines)
@@ -524,10 +620,18 @@ POOL: Final = Kind(
         "premium",
         "largest premium",
         "premium of a pooled GPU",
-        "Premium: what a pooled GPU may cost more than one of the fewest fixed nodes, at equal cost.",
+        (
+            "Premium: what a pooled GPU may cost more than one of the fewest fixed nodes, at "
+            "equal cost."
+        ),
         most=True,
         than="",
-        answers=("pools need more GPUs", "pools need as many GPUs", "pools need fewer GPUs", "no pool is enough"),
+        answers=(
+            "pools need more GPUs",
+            "pools need as many GPUs",
+            "pools need fewer GPUs",
+            "no pool is enough",
+        ),
     ),
 )
 

@@ -1,7 +1,8 @@
-"""A kind of question that a sweep asks: a dataclass of settings, a function that answers one point, and the recording it is asked of.
+"""A kind of question that a sweep asks: a dataclass of settings, a function that answers one point,
+and the recording it is asked of.
 
-A kind of your own is a `Kind` with a frozen dataclass and a function, both at the top of a module, so that other processes find them;
-`turnbuckle.questions.sweep.kinds` holds those that ship.
+A kind of your own is a `Kind` with a frozen dataclass and a function, both at the top of a module,
+so that other processes find them; `turnbuckle.questions.sweep.kinds` holds those that ship.
 """
 
 from __future__ import annotations
@@ -28,7 +29,18 @@ Value = Scalar | Machine
 Results = Mapping[str, Any]
 #: Things made of one recording that a worker keeps.
 _KEPT: Final = 6
-_FILES: Final = (".toml", ".xml", ".csv", ".txt", ".gz", ".sqlite", ".nvvp", ".json", ".db", ".otf2")
+_FILES: Final = (
+    ".toml",
+    ".xml",
+    ".csv",
+    ".txt",
+    ".gz",
+    ".sqlite",
+    ".nvvp",
+    ".json",
+    ".db",
+    ".otf2",
+)
 
 
 class Held:
@@ -130,7 +142,8 @@ class Best:
     ----------
     result : name of the result.
     words : the best point in a sentence.
-    quantity, meaning : the result in words, on the axis of a figure and below it; an empty meaning names the model.
+    quantity, meaning : the result in words, on the axis of a figure and below it; an empty meaning
+        names the model.
     most : whether the largest is best, not the smallest.
     than : what a point by itself is compared with: the result of this name, or 0 if empty.
     answers : of a point by itself: less than that, as much, more, and where it has no such result.
@@ -142,12 +155,23 @@ class Best:
     meaning: str = ""
     most: bool = False
     than: str = "measured_seconds"
-    answers: tuple[str, str, str, str] = ("shorter than recorded", "as recorded", "longer than recorded", "no run time")
+    answers: tuple[str, str, str, str] = (
+        "shorter than recorded",
+        "as recorded",
+        "longer than recorded",
+        "no run time",
+    )
 
     def cost(self, row: Mapping[str, Any]) -> float:
         """Return what the best point has least of; infinite for one without the result."""
         value = row.get(self.result)
-        return math.inf if not isinstance(value, int | float) else -float(value) if self.most else float(value)
+        return (
+            math.inf
+            if not isinstance(value, int | float)
+            else -float(value)
+            if self.most
+            else float(value)
+        )
 
     def answer(self, row: Mapping[str, Any]) -> str:
         """Return how a point by itself compares, in words."""
@@ -169,15 +193,20 @@ class Kind:
     ----------
     name : as in a study file.
     settings : frozen dataclass whose fields are the settings; its own checks may refuse values.
-    evaluate : (recording at hand, settings) -> results by name: numbers, texts, truth values or None.
-    together : (recording at hand, list of settings) -> for each the results that `evaluate` returns, or its refusal, where points share
-        work; None where they do not.
-    files : files that hold what is asked about, by its path; None where they follow from the format of a recording.
+    evaluate : (recording at hand, settings) -> results by name: numbers, texts, truth values or
+        None.
+    together : (recording at hand, list of settings) -> for each the results that `evaluate`
+        returns, or its refusal, where points share work; None where they do not.
+    files : files that hold what is asked about, by its path; None where they follow from the format
+        of a recording.
     best : what points are compared by.
-    penalty : which of the two answers of a target its column `penalty` is of, in words; empty without such a column.
+    penalty : which of the two answers of a target its column `penalty` is of, in words; empty
+        without such a column.
     more : settings beyond the fields: they reach the field `others` as pairs of name and value.
-    inputs : what stands in a point's key for settings that name files: by setting, what the file holds and not where it is.
-    release : of what answers, Turnbuckle's own where empty: answers of another release are not used again.
+    inputs : what stands in a point's key for settings that name files: by setting, what the file
+        holds and not where it is.
+    release : of what answers, Turnbuckle's own where empty: answers of another release are not used
+        again.
     """
 
     name: str
@@ -211,7 +240,8 @@ class Kind:
 
         Raises
         ------
-        UsageError : A081 a name that is not setting_of or one that is needed; and what the dataclass itself refuses.
+        UsageError : A081 a name that is not setting_of or one that is needed; and what the
+            dataclass itself refuses.
         """
         legal = self.legal
         fields = settings_of(self.settings)
@@ -219,7 +249,11 @@ class Kind:
         extra: list[tuple[str, Value]] = []
         for name, value in values.items():
             setting = setting_of(name, legal, f"model {self.name}")
-            if setting.file and isinstance(value, str) and ("/" in value or Path(value).suffix.lower() in _FILES):
+            if (
+                setting.file
+                and isinstance(value, str)
+                and ("/" in value or Path(value).suffix.lower() in _FILES)
+            ):
                 value = str(folder / value)
             if name in fields:
                 given[name] = value
@@ -230,7 +264,9 @@ class Kind:
         return self.settings(**given, **({"others": tuple(extra)} if extra else {}))
 
     def identity(self, made: Any) -> Any:
-        """Return what decides an answer besides the recording: settings with defaults, other files, release."""
+        """Return what decides an answer besides the recording: settings with defaults, other files,
+        release.
+        """
         files = self.inputs(made)
         settings = {f.name: getattr(made, f.name) for f in fields(made) if f.name not in files}
         return {"model": self.name, "release": self.released, "settings": settings, "files": files}

@@ -1,7 +1,8 @@
-"""A sweep over all points of a study, on any executor; it continues where an earlier sweep was stopped.
+"""A sweep over all points of a study, on any executor; it continues where an earlier sweep was
+stopped.
 
-The table is put together in the order of the study, whoever answered what and when.  Points are made as they are handed out, and answers
-are kept by column: a point takes some hundred bytes.
+The table is put together in the order of the study, whoever answered what and when.  Points are
+made as they are handed out, and answers are kept by column: a point takes some hundred bytes.
 
     A083  a shard without a journal or of a study that is refined, workers that cannot be
 """
@@ -63,7 +64,8 @@ class Swept(Shown):
     digests : SHA-256 of the recordings that were looked at, by name.
     seconds, reading_seconds : how long it took, and what the workers together spent reading [s].
     added : points that were added where the answer changes.
-    notes : what else there is to say: a file system without locks, lines of a journal that could not be read.
+    notes : what else there is to say: a file system without locks, lines of a journal that could
+        not be read.
     """
 
     question: ClassVar[str] = "sweep"
@@ -116,8 +118,12 @@ class Swept(Shown):
                 yield {**row, "code": outcome.code or None, "error": outcome.error or None}
 
     def results(self) -> list[str]:
-        """Return the names of the results that have a column, in the order in which points first give them."""
-        return [n for n in self._columns.names() if n not in self.study.columns and n not in RESERVED]
+        """Return the names of the results that have a column, in the order in which points first
+        give them.
+        """
+        return [
+            n for n in self._columns.names() if n not in self.study.columns and n not in RESERVED
+        ]
 
     def table(self) -> pl.DataFrame:
         """Return the table.
@@ -130,7 +136,8 @@ class Swept(Shown):
         recordings = names[np.repeat(np.arange(len(names)), study.each)].filter(rows)
         settings = []
         for name in study.columns:
-            # one recording's values are those of all; a setting has one type whatever rows are left out
+            # one recording's values are those of all; a setting has one type whatever rows are left
+            # out
             column = _column(name, study.column(name))
             settings.append(column[np.tile(np.arange(study.each), len(names))].filter(rows))
         results = [self._columns.column(name, there) for name in (*self.results(), "code", "error")]
@@ -161,7 +168,10 @@ class Swept(Shown):
 
     def provenance(self) -> dict[str, Any]:
         """Return the version that answered, and the recordings by name: file and hash."""
-        files = {n: {"file": p.name, "sha256": self.digests.get(n)} for n, p in self.study.recordings.items()}
+        files = {
+            n: {"file": p.name, "sha256": self.digests.get(n)}
+            for n, p in self.study.recordings.items()
+        }
         return {"tool": "turnbuckle", "version": self.study.kind.released, "recordings": files}
 
 
@@ -191,16 +201,20 @@ def sweep(
     Parameters
     ----------
     study : a study, or the path of its file.
-    executor : any executor, with workers that see the recordings under the same paths; None runs a process for each core.
-    output : the table that will be written; its journal, beside it, is gone on from and kept up.  None keeps no journal.
+    executor : any executor, with workers that see the recordings under the same paths; None runs a
+        process for each core.
+    output : the table that will be written; its journal, beside it, is gone on from and kept up.
+        None keeps no journal.
     shard : (i, n), to answer the i-th of n parts only; needs `output`.
-    workers : processes where no executor is given; else how many workers it has, if known, so that batches suit them.
+    workers : processes where no executor is given; else how many workers it has, if known, so that
+        batches suit them.
     again : ask again where the journal holds a refusal.
     progress : told after every batch how far it is.
 
     Raises
     ------
-    UsageError : A080 to A086.  Whatever is no refusal of Turnbuckle's stops the sweep; what was answered stays in the journal.
+    UsageError : A080 to A086.  Whatever is no refusal of Turnbuckle's stops the sweep; what was
+        answered stays in the journal.
     """
     study = study if isinstance(study, Study) else read_study(study)
     if shard is not None and (output is None or not 1 <= shard[0] <= shard[1]):
@@ -211,7 +225,9 @@ def sweep(
         raise error_of("A083.workers", found=str(workers))
     began = time.monotonic()
     with ExitStack() as stack:
-        journal = stack.enter_context(Journal(journal_of(output, shard))) if output is not None else None
+        journal = (
+            stack.enter_context(Journal(journal_of(output, shard))) if output is not None else None
+        )
         answers, notes = _answers_of(journal, output)
         lanes = _lanes(executor, workers, len(study))
         stack.enter_context(_ended(lanes))
@@ -226,11 +242,23 @@ def sweep(
     block = study.block(shard)
     computed += running.computed
     seconds, added = time.monotonic() - began, len(study) - running.begun
-    return Swept(study, running.outcomes, computed, len(block) - computed, running.digests, seconds, reading, tuple(notes), added)
+    return Swept(
+        study,
+        running.outcomes,
+        computed,
+        len(block) - computed,
+        running.digests,
+        seconds,
+        reading,
+        tuple(notes),
+        added,
+    )
 
 
 def _refined(running: _Sweep) -> Study | None:
-    """Return the study with the places that its refined axis lacks; None where none is to be added."""
+    """Return the study with the places that its refined axis lacks; None where none is to be
+    added.
+    """
     from turnbuckle.questions.sweep.refine import further  # workers do not need its imports
 
     study = running.study
@@ -241,7 +269,9 @@ def _refined(running: _Sweep) -> Study | None:
     places = further(study, rows, spent)
     if not places:
         return None
-    axis = sorted({*(v for v in study.lists[refine.axis] if isinstance(v, int | float)), *places}, key=float)
+    axis = sorted(
+        {*(v for v in study.lists[refine.axis] if isinstance(v, int | float)), *places}, key=float
+    )
     return replace(study, axes={**study.axes, refine.axis: axis})
 
 
@@ -263,12 +293,22 @@ def _answers_of(journal: Journal | None, output: Path | None) -> tuple[Answers, 
     answers, notes = Answers(), []
     for path in beside(output) if output is not None else []:
         held = journal is not None and path == journal.path
-        entries, unread = (journal.answers, journal.unread) if journal is not None and held else read_journal(path)
+        entries, unread = (
+            (journal.answers, journal.unread)
+            if journal is not None and held
+            else read_journal(path)
+        )
         answers.add(entries)
         if unread:
-            notes.append(f"{unread} lines of {path.name} cannot be read as they were written; their points are computed again")
+            notes.append(
+                f"{unread} lines of {path.name} cannot be read as they were written; their "
+                "points are computed again"
+            )
     if journal is not None and not journal.locked:
-        notes.append(f"the file system of {journal.path.name} has no locks: nothing keeps a second process from this journal")
+        notes.append(
+            f"the file system of {journal.path.name} has no locks: nothing keeps a second "
+            "process from this journal"
+        )
     return answers, notes
 
 
@@ -277,7 +317,9 @@ def _lanes(executor: Executor | None, workers: int | None, tasks: int) -> list[L
         executor = Serial()
     if executor is not None:
         return [Lane(executor, workers or SOME)]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return [Lane(None) for _ in range(max(min(workers or cores, tasks), 1))]
 
 
@@ -291,7 +333,9 @@ class _Sweep:
     begun : points of the study before any was added.
     """
 
-    def __init__(self, study: Study, journal: Journal | None, answers: Answers, again: bool) -> None:
+    def __init__(
+        self, study: Study, journal: Journal | None, answers: Answers, again: bool
+    ) -> None:
         self.study, self.journal, self.answers, self.again = study, journal, answers, again
         self.outcomes = Outcomes(len(study))
         self.digests: dict[str, str] = {}
@@ -307,11 +351,15 @@ class _Sweep:
     def digest(self, recording: str) -> str:
         """Return the hash of a recording's content."""
         if recording not in self.digests:
-            self.digests[recording] = digest_of(self.study.recordings[recording], recording, self.study.kind.files)
+            self.digests[recording] = digest_of(
+                self.study.recordings[recording], recording, self.study.kind.files
+            )
         return self.digests[recording]
 
     def spans(self, block: range) -> Iterable[tuple[str, range]]:
-        """Yield the recordings that have points in a block of the table, each with the range of its points there."""
+        """Yield the recordings that have points in a block of the table, each with the range of its
+        points there.
+        """
         each = self.study.each
         for k, recording in enumerate(self.study.recordings):
             first, last = max(block.start, k * each), min(block.stop, (k + 1) * each)
@@ -321,14 +369,17 @@ class _Sweep:
     def look_up(self, answers: Answers, block: range) -> None:
         """Take the outcomes of points that have none yet from journals.
 
-        A shard looks up the points of other recordings only if all may be answered, because looking up hashes recordings.
+        A shard looks up the points of other recordings only if all may be answered, because looking
+        up hashes recordings.
         """
         everywhere = len(block) == len(self.study) or len(answers) >= len(self.study)
         for recording, span in self.spans(range(len(self.study)) if everywhere else block):
             digest = self.digest(recording)
             if not len(answers):
                 continue
-            for index in (np.flatnonzero(self.outcomes.missing[span.start : span.stop]) + span.start).tolist():
+            for index in (
+                np.flatnonzero(self.outcomes.missing[span.start : span.stop]) + span.start
+            ).tolist():
                 with suppress(UsageError):
                     key = self.study.key(digest, self.study.asked(index % self.study.each))
                     if key in answers:
@@ -339,7 +390,11 @@ class _Sweep:
         self.look_up(self.answers, block)
         twins = self._twins(block)
         waiting = self.outcomes.missing | (self.outcomes.refused() if self.again else False)
-        pending = {r: np.flatnonzero(waiting[s.start : s.stop]) + s.start for r, s in self.spans(block) if r not in twins}
+        pending = {
+            r: np.flatnonzero(waiting[s.start : s.stop]) + s.start
+            for r, s in self.spans(block)
+            if r not in twins
+        }
         self.computed = int(waiting[block.start : block.stop].sum())
         work = Work(pending, self._task, lanes, least=TOGETHER if self.study.kind.together else 1)
         total, done, failed, reading = work.left, 0, 0, 0.0
@@ -354,7 +409,10 @@ class _Sweep:
                     lane.under_way -= 1
                     answers, seconds = self._landed(future, work, lane, batch)
                     reading += seconds
-                    done, failed = done + len(answers), failed + sum(o.code != "" for _, o in answers)
+                    done, failed = (
+                        done + len(answers),
+                        failed + sum(o.code != "" for _, o in answers),
+                    )
                 if progress is not None:
                     progress(done, total, failed)
         finally:
@@ -368,13 +426,17 @@ class _Sweep:
         return reading
 
     def _twins(self, block: range) -> dict[str, str]:
-        """Map each recording whose points all lie in the block to an earlier one of the same content, whose answers it takes."""
+        """Map each recording whose points all lie in the block to an earlier one of the same
+        content, whose answers it takes.
+        """
         spans = {r: s for r, s in self.spans(block) if len(s) == self.study.each}
         first: dict[str, str] = {}
         return {r: first[self.digest(r)] for r in spans if first.setdefault(self.digest(r), r) != r}
 
     def _task(self, recording: str, index: int) -> Task | None:
-        """Return a point ready to be asked; None where its settings are refused, which is its outcome."""
+        """Return a point ready to be asked; None where its settings are refused, which is its
+        outcome.
+        """
         try:
             asked = self.study.asked(index % self.study.each)
         except UsageError as error:
@@ -382,7 +444,9 @@ class _Sweep:
             return None
         return Task(index, self.study.key(self.digest(recording), asked), asked)
 
-    def _fill(self, work: Work, lanes: list[Lane], flying: dict[Future[Answered], tuple[Lane, Batch]]) -> None:
+    def _fill(
+        self, work: Work, lanes: list[Lane], flying: dict[Future[Answered], tuple[Lane, Batch]]
+    ) -> None:
         for lane in lanes:
             while lane.under_way < lane.width and (batch := work.next(lane)) is not None:
                 if not batch.tasks:
@@ -390,13 +454,21 @@ class _Sweep:
                 recording = batch.recording
                 path = self.study.recordings[recording].absolute()
                 asked = [t.asked for t in batch.tasks]
-                future = lane.submit(self.study.kind.evaluate, path, self.digests[recording], asked, self.study.kind.together)
+                future = lane.submit(
+                    self.study.kind.evaluate,
+                    path,
+                    self.digests[recording],
+                    asked,
+                    self.study.kind.together,
+                )
                 flying[future] = lane, batch
                 lane.under_way += 1
                 if future.done():
                     return  # an executor that runs immediately: store its answers before the next
 
-    def _landed(self, future: Future[Answered], work: Work, lane: Lane, batch: Batch) -> tuple[list[tuple[Task, Outcome]], float]:
+    def _landed(
+        self, future: Future[Answered], work: Work, lane: Lane, batch: Batch
+    ) -> tuple[list[tuple[Task, Outcome]], float]:
         """Store the answers of a finished batch."""
         try:
             answered = future.result()

@@ -1,7 +1,8 @@
-"""Axes that are ranges: sampled, by Sobol points or a Latin hypercube from SciPy, or refined where the answer changes.
+"""Axes that are ranges: sampled, by Sobol points or a Latin hypercube from SciPy, or refined where
+the answer changes.
 
-Samples are the same for the same seed.  The first points of a larger Sobol sample are those of a smaller one, so that a larger sample
-goes on from the journal of a smaller.
+Samples are the same for the same seed.  The first points of a larger Sobol sample are those of a
+smaller one, so that a larger sample goes on from the journal of a smaller.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 Spacing = Literal["linear", "log"]
 Sampler = Literal["sobol", "latin"]
-#: Points of one study: what a table of the machine's memory cannot hold is refused before it begins.
+#: Points of one study: what a table of the machine's memory cannot hold is refused before it
+#: begins.
 MOST: Final = 1_000_000_000
 #: Of a sample, as of draws.
 SEED: Final = 20261121
@@ -59,7 +61,11 @@ class Range:
         # each whole number has an equal part of the way, linear or of its logarithm
         last = self.last + 1.0 if self.whole else self.last
         log = self.spacing == "log"
-        values = self.first * (last / self.first) ** shares if log else self.first + (last - self.first) * shares
+        values = (
+            self.first * (last / self.first) ** shares
+            if log
+            else self.first + (last - self.first) * shares
+        )
         if self.whole:
             return [min(math.floor(v), int(self.last)) for v in values.tolist()]
         return [float(f"{v:.12g}") for v in values.tolist()]
@@ -70,8 +76,12 @@ class Range:
         return round(middle) if self.whole else float(f"{middle:.12g}")
 
     def width(self, low: float, high: float) -> float:
-        """Return how far two values lie apart: their ratio less 1, or linear their difference over the whole range."""
-        return high / low - 1.0 if self.spacing == "log" else (high - low) / (self.last - self.first)
+        """Return how far two values lie apart: their ratio less 1, or linear their difference over
+        the whole range.
+        """
+        return (
+            high / low - 1.0 if self.spacing == "log" else (high - low) / (self.last - self.first)
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,11 @@ class Sample:
         if not 1 <= self.count <= MOST:
             raise error_of("A084.count", found=f"{self.count:,}", most=MOST)
         if self.sampler not in get_args(Sampler):
-            raise error_of("A084.sampler", found=clipped(str(self.sampler), 40), samplers=" or ".join(get_args(Sampler)))
+            raise error_of(
+                "A084.sampler",
+                found=clipped(str(self.sampler), 40),
+                samplers=" or ".join(get_args(Sampler)),
+            )
         if not 0 <= self.seed <= _MOST_SEED:
             raise error_of("A084.seed", found=str(self.seed))
         require("scipy")
@@ -121,7 +135,8 @@ class Refine:
     ----------
     axis, over : the axis that is refined, and its range.
     budget : points that are added at most.
-    within : width of the interval of a change at which no more are added: a ratio less 1 on a logarithmic axis, else a share of the range.
+    within : width of the interval of a change at which no more are added: a ratio less 1 on a
+        logarithmic axis, else a share of the range.
     """
 
     axis: str
@@ -142,7 +157,10 @@ class Refine:
 
     def closed(self, low: float, high: float) -> bool:
         """Return whether an interval is narrow enough, or cannot be halved."""
-        return self.over.width(low, high) <= self.within or not low < float(self.over.between(low, high)) < high
+        return (
+            self.over.width(low, high) <= self.within
+            or not low < float(self.over.between(low, high)) < high
+        )
 
 
 def numeric(values: Sequence[object]) -> bool:
@@ -167,15 +185,22 @@ def logarithmic(values: Sequence[float]) -> bool:
 
 
 def planned(
-    axes: Mapping[str, Sequence[Scalar] | Range], budget: int | None, within: float, sample: Sample | None
+    axes: Mapping[str, Sequence[Scalar] | Range],
+    budget: int | None,
+    within: float,
+    sample: Sample | None,
 ) -> tuple[dict[str, Sequence[Scalar] | Range], Refine | None]:
-    """Return the axes of a study with the first places of the one that is refined, and what is refined; None for no budget.
+    """Return the axes of a study with the first places of the one that is refined, and what is
+    refined; None for no budget.
 
-    It is the only range, or without a range the only list of two numbers or more; any other study is refused (A084).
+    It is the only range, or without a range the only list of two numbers or more; any other study
+    is refused (A084).
     """
     if budget is None:
         return dict(axes), None
-    lists = {n: v for n, v in axes.items() if not isinstance(v, Range) and len(v) > 1 and numeric(v)}
+    lists = {
+        n: v for n, v in axes.items() if not isinstance(v, Range) and len(v) > 1 and numeric(v)
+    }
     ranges = {n: v for n, v in axes.items() if isinstance(v, Range)}
     names = list(ranges or lists)
     if len(names) != 1 or sample is not None:
@@ -185,14 +210,24 @@ def planned(
         refine = Refine(name, over, budget, within)
         return {**axes, name: refine.first()}, refine
     values = [float(v) for v in lists[name]]
-    over = Range(min(values), max(values), "log" if logarithmic(values) else "linear", all(isinstance(v, int) for v in lists[name]))
+    over = Range(
+        min(values),
+        max(values),
+        "log" if logarithmic(values) else "linear",
+        all(isinstance(v, int) for v in lists[name]),
+    )
     return dict(axes), Refine(name, over, budget, within)
 
 
 def range_of(ends: tuple[Scalar, Scalar], spacing: Spacing, whole: bool) -> Range:
     """Return the range between two values of an axis; refuse what is none (A080)."""
     first, last = ends
-    if not isinstance(first, int | float) or not isinstance(last, int | float) or isinstance(first, bool) or first == last:
+    if (
+        not isinstance(first, int | float)
+        or not isinstance(last, int | float)
+        or isinstance(first, bool)
+        or first == last
+    ):
         raise error_of("A080.range", found=clipped(f"{first} to {last}", 80))
     if spacing == "log" and not min(first, last) > 0:
         raise error_of("A080.logarithm", found=f"{first} to {last}")

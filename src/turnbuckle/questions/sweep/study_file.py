@@ -23,7 +23,8 @@
     source = "a100-pcie-40"
     on = "gh200"
 
-Nothing is guessed: a name that the model does not have, a quantity without a unit, a value that stands twice stops the reading:
+Nothing is guessed: a name that the model does not have, a quantity without a unit, a value that
+stands twice stops the reading:
 
     A080  not TOML, an unknown or missing key, a table that is none
     A081  a setting that is not setting_of, or a value that it cannot have
@@ -58,7 +59,8 @@ def read_study(path: str | Path) -> Study:
 
     Raises
     ------
-    UsageError : A061 where the file cannot be read; A080, A081, A084 with file:line:column.  UnitError : U0xx.
+    UsageError : A061 where the file cannot be read; A080, A081, A084 with file:line:column.
+        UnitError : U0xx.
     """
     text = read_text(path, "the study", largest_bytes=1 << 24, fix="give a TOML file in UTF-8")
     return _Reading(Path(path), text).study()
@@ -82,32 +84,51 @@ class _Reading(TomlReading):
                 raise self._flaw("A080.key", ("study", key), key=key)
         kind = self._located(("study", "model"), lambda: kind_named(head["model"]))
         legal = kind.legal
-        settings = {n: self._value(("settings", n), n, v, legal, kind.name) for n, v in self._table("settings").items()}
+        settings = {
+            n: self._value(("settings", n), n, v, legal, kind.name)
+            for n, v in self._table("settings").items()
+        }
         sample, budget, within = self._points(head)
         ranges = sample is not None or budget is not None
-        axes = {n: self._axis(n, v, legal, kind.name, ranges) for n, v in self._table("axes").items()}
+        axes = {
+            n: self._axis(n, v, legal, kind.name, ranges) for n, v in self._table("axes").items()
+        }
         pairs = self._pairs(legal, kind.name)
         recordings = self._recordings()
         where = ("axes",) if axes else ("study",)
 
         def made() -> Study:
             every, refine = planned(axes, budget, within, sample)
-            return Study(head["name"], kind, recordings, settings, pairs, every, self.folder, sample, refine)
+            return Study(
+                head["name"], kind, recordings, settings, pairs, every, self.folder, sample, refine
+            )
 
         return self._located(where, made)
 
     def _points(self, head: dict[str, Any]) -> tuple[Sample | None, int | None, float]:
-        """Return how ranges are sampled, how many points are added where the answer changes, and the width that is narrow enough."""
+        """Return how ranges are sampled, how many points are added where the answer changes, and
+        the width that is narrow enough.
+        """
         for key in ("sample", "seed", "refine"):
             if key in head and (not isinstance(head[key], int) or isinstance(head[key], bool)):
                 raise self._flaw("A080.number", ("study", key), found=str(head[key]), key=key)
-        if "sample" not in head and (key := next((k for k in ("sampler", "seed") if k in head), "")):
+        if "sample" not in head and (
+            key := next((k for k in ("sampler", "seed") if k in head), "")
+        ):
             raise self._flaw("A080.needs", ("study", key), key=key, other="sample")
         if "refine" not in head and "within" in head:
             raise self._flaw("A080.needs", ("study", "within"), key="within", other="refine")
-        given = {new: head[key] for key, new in (("sample", "count"), ("sampler", "sampler"), ("seed", "seed")) if key in head}
+        given = {
+            new: head[key]
+            for key, new in (("sample", "count"), ("sampler", "sampler"), ("seed", "seed"))
+            if key in head
+        }
         sample = self._located(("study", "sample"), lambda: Sample(**given)) if given else None
-        within = self._located(("study", "within"), lambda: parse(str(head["within"]), "1")) if "within" in head else WITHIN
+        within = (
+            self._located(("study", "within"), lambda: parse(str(head["within"]), "1"))
+            if "within" in head
+            else WITHIN
+        )
         return sample, head.get("refine"), within
 
     def _recordings(self) -> dict[str, Path]:
@@ -121,13 +142,21 @@ class _Reading(TomlReading):
         given = self.document.get("pairs", [])
         if not isinstance(given, list) or not all(isinstance(p, dict) and p for p in given):
             raise self._flaw("A080.pairs", ("pairs",))
-        return [{n: self._value(("pairs", n), n, v, legal, model) for n, v in pair.items()} for pair in given]
+        return [
+            {n: self._value(("pairs", n), n, v, legal, model) for n, v in pair.items()}
+            for pair in given
+        ]
 
-    def _axis(self, name: str, given: object, legal: Mapping[str, Setting], model: str, ranges: bool) -> Sequence[Scalar] | Range:
+    def _axis(
+        self, name: str, given: object, legal: Mapping[str, Setting], model: str, ranges: bool
+    ) -> Sequence[Scalar] | Range:
         place = ("axes", name)
         setting = self._located(place, lambda: setting_of(name, legal, f"model {model}"))
         if isinstance(given, list):
-            return [self._located((*place, str(k)), partial(setting.read, v)) for k, v in enumerate(given)]
+            return [
+                self._located((*place, str(k)), partial(setting.read, v))
+                for k, v in enumerate(given)
+            ]
         if not isinstance(given, dict):
             raise self._flaw("A080.axis", place, found=str(given), name=name)
         self._keys(place, given, _RANGE, subject="a key of a range")
@@ -138,8 +167,13 @@ class _Reading(TomlReading):
             raise self._flaw("A080.points", (*place, "points"), found=str(points), most=_LONGEST)
         if spacing not in get_args(Spacing):
             raise self._flaw("A080.spacing", (*place, "spacing"), found=str(spacing))
-        ends = [self._located((*place, end), partial(setting.read, given[end])) for end in ("from", "to")]
-        over = self._located(place, lambda: range_of((ends[0], ends[1]), spacing, "float" not in setting.kinds))
+        ends = [
+            self._located((*place, end), partial(setting.read, given[end]))
+            for end in ("from", "to")
+        ]
+        over = self._located(
+            place, lambda: range_of((ends[0], ends[1]), spacing, "float" not in setting.kinds)
+        )
         if "points" not in given:
             return over
         values = spaced(float(ends[0]), float(ends[1]), points, spacing)
@@ -150,7 +184,14 @@ class _Reading(TomlReading):
             raise self._flaw("A080.whole", place, found=f"{odd:g} between the ends", name=name)
         return [int(v) for v in values]
 
-    def _value(self, place: tuple[str, ...], name: str, value: object, legal: Mapping[str, Setting], model: str) -> Scalar:
+    def _value(
+        self,
+        place: tuple[str, ...],
+        name: str,
+        value: object,
+        legal: Mapping[str, Setting],
+        model: str,
+    ) -> Scalar:
         setting = self._located(place, lambda: setting_of(name, legal, f"model {model}"))
         return self._located(place, partial(setting.read, value))
 

@@ -1,6 +1,8 @@
-"""Summary of each recording of a sweep: its best point, and whether GPUDirect helps if both paths were asked.
+"""Summary of each recording of a sweep: its best point, and whether GPUDirect helps if both paths
+were asked.
 
-Two points that differ in the path alone are compared, at every combination of the other settings where both have an answer:
+Two points that differ in the path alone are compared, at every combination of the other settings
+where both have an answer:
 
     gain = communication by host copies / communication by GPUDirect - 1
 
@@ -29,7 +31,8 @@ _NAMED: Final = 4
 
 
 def gain_word(low: float, high: float, mixed: str = "undecided") -> str:
-    """Return whether GPUDirect helps, from the least and the largest gain of communication; `mixed` where it helps at one end alone.
+    """Return whether GPUDirect helps, from the least and the largest gain of communication; `mixed`
+    where it helps at one end alone.
 
     >>> gain_word(0.2, 0.4), gain_word(-0.2, 0.4), gain_word(-0.2, 0.0), gain_word(0.0, 0.005)
     ('helps', 'undecided', 'does not help', 'makes no difference')
@@ -62,7 +65,8 @@ class SweepSummary(Declared):
 
     Attributes
     ----------
-    best : the row with the shortest run (of most ranks where those vary), or whatever `by` compares; None where no point has an answer.
+    best : the row with the shortest run (of most ranks where those vary), or whatever `by`
+        compares; None where no point has an answer.
     varied : names of what varies.
     gained : GPUDirect against host copies; empty where the sweep does not ask for both.
     unpaired : combinations at which one of the two paths has no answer.
@@ -100,7 +104,10 @@ class SweepSummary(Declared):
             # "at on gh200" would say it twice
             parts[0] += f", {place}" if place.startswith("on ") else f", at {place}"
         if self.verdict == "cannot be told":
-            parts.append(f"it is unknown whether GPUDirect helps: {self.unmatched:.0%} of the calls have no matching call in the recording")
+            parts.append(
+                f"it is unknown whether GPUDirect helps: {self.unmatched:.0%} of the calls "
+                "have no matching call in the recording"
+            )
         elif self.verdict:
             parts.append(self._compared())
         if self.unpaired:
@@ -113,17 +120,25 @@ class SweepSummary(Declared):
         runs = [g.run_gain for g in self.gained]
         several = len(self.gained) > 1 and high.gain > low.gain
         ends = f"{_signed(low.gain)} to {_signed(high.gain)}" if several else _signed(high.gain)
-        run = f"{_signed(min(runs))} to {_signed(max(runs))}" if _signed(min(runs)) != _signed(max(runs)) else _signed(max(runs))
+        run = (
+            f"{_signed(min(runs))} to {_signed(max(runs))}"
+            if _signed(min(runs)) != _signed(max(runs))
+            else _signed(max(runs))
+        )
         sentence = f"GPUDirect {self.verdict}"
         if self.verdict == "depends":
-            sentence = "whether GPUDirect helps depends" + (f" (it {decided})" if (decided := self._decided()) else "")
+            sentence = "whether GPUDirect helps depends" + (
+                f" (it {decided})" if (decided := self._decided()) else ""
+            )
         sentence += f": gain of communication {ends}"
         if several and low.values:
             sentence += f" (least at {self._place(low.values)}; most at {self._place(high.values)})"
         return f"{sentence}, of the run {run}"
 
     def _decided(self) -> str:
-        """Return the one setting whose value decides whether GPUDirect helps, in words; empty if no setting does."""
+        """Return the one setting whose value decides whether GPUDirect helps, in words; empty if no
+        setting does.
+        """
         for name in self.varied:
             by: dict[Any, set[bool]] = {}
             for g in self.gained:
@@ -133,7 +148,10 @@ class SweepSummary(Declared):
                 continue
             yes = [v for v, kinds in by.items() if True in kinds]
             no = [v for v in by if v not in yes]
-            if all(isinstance(v, int | float) and not isinstance(v, bool) for v in by) and len(by) > 2:
+            if (
+                all(isinstance(v, int | float) and not isinstance(v, bool) for v in by)
+                and len(by) > 2
+            ):
                 if min(yes) > max(no):
                     return f"helps from {name} {self._value(name, min(yes))} on"
                 if max(yes) < min(no):
@@ -152,15 +170,27 @@ class SweepSummary(Declared):
     @property
     def shortest(self) -> dict[str, Any] | None:
         """Return settings and results of the shortest run; None where no point has an answer."""
-        return None if self.best is None else {n: self.best[n] for n in (*self.varied, self.by.result, TALK) if n in self.best}
+        return (
+            None
+            if self.best is None
+            else {n: self.best[n] for n in (*self.varied, self.by.result, TALK) if n in self.best}
+        )
 
     @property
     def gpudirect(self) -> dict[str, Any] | None:
-        """Return the least and the largest gain by GPUDirect and their settings; None where no two paths were compared."""
+        """Return the least and the largest gain by GPUDirect and their settings; None where no two
+        paths were compared.
+        """
         if not self.gained:
             return None
         least, most = (end(self.gained, key=lambda g: g.gain) for end in (min, max))
-        return {"verdict": self.verdict, "combinations": len(self.gained), "unpaired": self.unpaired, "least": least, "most": most}
+        return {
+            "verdict": self.verdict,
+            "combinations": len(self.gained),
+            "unpaired": self.unpaired,
+            "least": least,
+            "most": most,
+        }
 
 
 def valued(value: Any, unit: str) -> str:
@@ -171,7 +201,13 @@ def valued(value: Any, unit: str) -> str:
         return "true" if value else "false"
     if not isinstance(value, int | float):
         return str(value)
-    return f"{value:,}" if isinstance(value, int) else show(value, unit, 4) if unit == "1" else show(value, unit)
+    return (
+        f"{value:,}"
+        if isinstance(value, int)
+        else show(value, unit, 4)
+        if unit == "1"
+        else show(value, unit)
+    )
 
 
 def _signed(share: float) -> str:
@@ -185,7 +221,8 @@ def _signed(share: float) -> str:
 
 
 def gained(rows: Iterable[Mapping[str, Any]], varied: Sequence[str]) -> tuple[list[Gained], int]:
-    """Return the gain at each combination of settings besides the path, and the number of combinations without a gain.
+    """Return the gain at each combination of settings besides the path, and the number of
+    combinations without a gain.
 
     A combination has a gain if both of its paths have an answer.
     """
@@ -199,7 +236,13 @@ def gained(rows: Iterable[Mapping[str, Any]], varied: Sequence[str]) -> tuple[li
         times = [_times(pair[p]) for p in (HOST, DIRECT) if p in pair]
         if len(times) == 2 and times[0] and times[1]:
             (host, host_run), (direct, direct_run) = times[0], times[1]
-            out.append(Gained(dict(zip(varied_besides, combination, strict=True)), host / direct - 1.0, host_run / direct_run - 1.0))
+            out.append(
+                Gained(
+                    dict(zip(varied_besides, combination, strict=True)),
+                    host / direct - 1.0,
+                    host_run / direct_run - 1.0,
+                )
+            )
     return out, len(pairs) - len(out)
 
 
@@ -211,7 +254,9 @@ def _times(row: Mapping[str, Any]) -> tuple[float, float] | None:
 
 def varying(study: Study) -> tuple[str, ...]:
     """Return the settings that have more than one value in a study."""
-    pairs = [n for n in (study.pairs[0] if study.pairs else ()) if len({p[n] for p in study.pairs}) > 1]
+    pairs = [
+        n for n in (study.pairs[0] if study.pairs else ()) if len({p[n] for p in study.pairs}) > 1
+    ]
     return (*pairs, *(n for n in study.axes if n in study.ranges or len(study.lists[n]) > 1))
 
 
@@ -220,7 +265,8 @@ def summaries(study: Study, rows: Iterable[Mapping[str, Any]]) -> list[SweepSumm
 
     Parameters
     ----------
-    rows : as `turnbuckle.questions.sweep.question.Swept.rows` gives them; of more than the answers compared none is kept.
+    rows : as `turnbuckle.questions.sweep.question.Swept.rows` gives them; of more than the answers
+        compared none is kept.
     """
     varied, legal, by = varying(study), study.kind.legal, study.kind.best
     paths = study.lists.get("path") or [pair["path"] for pair in study.pairs if "path" in pair]
@@ -240,10 +286,23 @@ def summaries(study: Study, rows: Iterable[Mapping[str, Any]]) -> list[SweepSumm
     out = []
     for name in study.recordings:
         compared, unpaired = gained(both[name], varied)
-        out.append(SweepSummary(name, best.get(name), varied, tuple(compared), unpaired, unmatched.get(name, 0.0), legal, by))
+        out.append(
+            SweepSummary(
+                name,
+                best.get(name),
+                varied,
+                tuple(compared),
+                unpaired,
+                unmatched.get(name, 0.0),
+                legal,
+                by,
+            )
+        )
     return out
 
 
 def _order(row: Mapping[str, Any], varied: Sequence[str], by: Best) -> tuple[float, float, float]:
-    """Return what the best row has least of: of most ranks, the shortest run, then the least communication."""
+    """Return what the best row has least of: of most ranks, the shortest run, then the least
+    communication.
+    """
     return -float(row[_SIZE]) if _SIZE in varied else 0.0, by.cost(row), float(row.get(TALK) or 0.0)

@@ -26,7 +26,14 @@ _MOST_SENTENCES = 12
 _FIRST = ("communication_seconds", "seconds")
 
 
-def print_swept(console: Console, swept: Swept, output: Path | None = None, *, by: str | None = None, most: int = 20) -> None:
+def print_swept(
+    console: Console,
+    swept: Swept,
+    output: Path | None = None,
+    *,
+    by: str | None = None,
+    most: int = 20,
+) -> None:
     """Print how many points have an answer, and the table.
 
     A value that is the same in all rows is printed once. Columns that do not fit are named.
@@ -35,7 +42,10 @@ def print_swept(console: Console, swept: Swept, output: Path | None = None, *, b
     console.print(Text(swept.headline(), "bold"))
     for code, count in swept.failed.items():
         why = swept.why(code)
-        console.print(f"  {code}  {count:,} {'point' if count == 1 else 'points'}: {clean(why, 300)}", style="yellow")
+        console.print(
+            f"  {code}  {count:,} {'point' if count == 1 else 'points'}: {clean(why, 300)}",
+            style="yellow",
+        )
     if swept.missing:
         console.print("the table follows when all shards are done")
         return
@@ -52,13 +62,22 @@ def print_swept(console: Console, swept: Swept, output: Path | None = None, *, b
     units = {n: unit_of(n, study.kind.legal) for n in names}
     cells = {n: [_cell(row[n], units[n]) for row in rows] for n in names if n not in same}
     # a result that prints alike in every row is moved out of the table
-    alike = {n for n in results if n in cells and rows and frame.height == len(rows) > 1 and len(set(cells[n])) == 1}
+    alike = {
+        n
+        for n in results
+        if n in cells and rows and frame.height == len(rows) > 1 and len(set(cells[n])) == 1
+    }
     left = _print_rows(console, {n: c for n, c in cells.items() if n not in alike}, frame, results)
     notes = [f"penalty: {study.kind.penalty}"] if study.kind.penalty and "penalty" in names else []
     if alike:
-        notes.append("nearly everywhere: " + ", ".join(f"{n} {cells[n][0]}" for n in cells if n in alike))
+        notes.append(
+            "nearly everywhere: " + ", ".join(f"{n} {cells[n][0]}" for n in cells if n in alike)
+        )
     if any(v is not None for v in same.values()):
-        notes.append("everywhere: " + ", ".join(f"{n} {_cell(v, units[n])}" for n, v in same.items() if v is not None))
+        notes.append(
+            "everywhere: "
+            + ", ".join(f"{n} {_cell(v, units[n])}" for n, v in same.items() if v is not None)
+        )
     if frame.height > len(rows):
         hidden = frame.height - len(rows)
         notes.append(f"{hidden:,} more row{'s' * (hidden > 1)}")
@@ -76,7 +95,9 @@ def print_swept(console: Console, swept: Swept, output: Path | None = None, *, b
         raise error_of("A081.column", found=by[:40], fix=fix)
 
 
-def _print_rows(console: Console, cells: dict[str, list[str]], frame: pl.DataFrame, results: list[str]) -> list[str]:
+def _print_rows(
+    console: Console, cells: dict[str, list[str]], frame: pl.DataFrame, results: list[str]
+) -> list[str]:
     """Print the columns that fit side by side, and return the names of the others.
 
     Columns stand closer together if no result would fit otherwise.
@@ -90,7 +111,11 @@ def _print_rows(console: Console, cells: dict[str, list[str]], frame: pl.DataFra
     for name, width in widths.items():
         if used + width > console.width and shown:
             break
-        table.add_column(_folded(name), justify="right" if frame[name].dtype.is_numeric() else "left", no_wrap=True)
+        table.add_column(
+            _folded(name),
+            justify="right" if frame[name].dtype.is_numeric() else "left",
+            no_wrap=True,
+        )
         shown.append(name)
         used += width + gap
     count = len(next(iter(cells.values()), []))
@@ -106,7 +131,10 @@ def _print_summaries(console: Console, swept: Swept) -> None:
     for summary in every[:_MOST_SENTENCES]:
         console.print(f"[bold]{summary.recording}:[/bold] {clean(summary.sentence, 2000)}")
     if len(every) > _MOST_SENTENCES:
-        console.print(f"{len(every) - _MOST_SENTENCES:,} more recordings: summary in --format json", style="dim")
+        console.print(
+            f"{len(every) - _MOST_SENTENCES:,} more recordings: summary in --format json",
+            style="dim",
+        )
 
 
 def _print_crossovers(console: Console, swept: Swept) -> None:
@@ -116,14 +144,22 @@ def _print_crossovers(console: Console, swept: Swept) -> None:
         return
     changes = swept.crossovers()
     for change in changes[:_MOST_SENTENCES]:
-        console.print(f"[bold]{change.recording}:[/bold] {clean(change.sentence(swept.study.kind.legal), 2000)}")
+        console.print(
+            f"[bold]{change.recording}:[/bold] "
+            f"{clean(change.sentence(swept.study.kind.legal), 2000)}"
+        )
     if len(changes) > _MOST_SENTENCES:
-        console.print(f"{len(changes) - _MOST_SENTENCES:,} more changes: crossovers in --format json", style="dim")
+        console.print(
+            f"{len(changes) - _MOST_SENTENCES:,} more changes: crossovers in --format json",
+            style="dim",
+        )
     added = swept.added
     wide = sum(not refine.closed(c.low, c.high) for c in changes)
     end = f"; {wide:,} of the changes could be narrowed by more points" if wide else ""
     unchanged = "" if changes else f"the answer is the same at all points along {refine.axis}; "
-    console.print(f"{unchanged}{added:,} points added of at most {refine.budget:,}{end}", style="dim")
+    console.print(
+        f"{unchanged}{added:,} points added of at most {refine.budget:,}{end}", style="dim"
+    )
 
 
 def _folded(name: str) -> str:
@@ -131,7 +167,9 @@ def _folded(name: str) -> str:
     words = name.split("_")
     if len(name) <= 8 or len(words) < 2:
         return name
-    cut = min(range(1, len(words)), key=lambda k: max(len("_".join(words[:k])), len("_".join(words[k:]))))
+    cut = min(
+        range(1, len(words)), key=lambda k: max(len("_".join(words[:k])), len("_".join(words[k:])))
+    )
     return "_".join(words[:cut]) + "_\n" + "_".join(words[cut:])
 
 
@@ -151,8 +189,20 @@ def print_settings(kind: Kind) -> None:
     """Print the settings of a model: name, default, legal values, meaning."""
     console = Terminal(soft_wrap=False, highlight=False)
     for setting in kind.legal.values():
-        default = "needed" if setting.needed else "" if setting.default in (None, "") else f"= {_cell(setting.default, setting.unit)}"
-        head = Text.assemble((setting.name, "bold"), f" {default}" if default else "", (f"  ({setting.wanted})", "dim"))
+        default = (
+            "needed"
+            if setting.needed
+            else ""
+            if setting.default in (None, "")
+            else f"= {_cell(setting.default, setting.unit)}"
+        )
+        head = Text.assemble(
+            (setting.name, "bold"),
+            f" {default}" if default else "",
+            (f"  ({setting.wanted})", "dim"),
+        )
         console.print(head)
         if setting.meaning:
-            console.print(Padding(Text.from_markup(clean(setting.meaning, 400)), (0, 0, 0, 4), expand=False))
+            console.print(
+                Padding(Text.from_markup(clean(setting.meaning, 400)), (0, 0, 0, 4), expand=False)
+            )

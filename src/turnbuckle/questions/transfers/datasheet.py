@@ -1,13 +1,15 @@
-"""Transfers recorded on one node, projected on the data sheet of another (AHEAD, Abdelhafez et al.).
+"""Transfers recorded on one node, projected on the data sheet of another (AHEAD, Abdelhafez et
+al.).
 
     projected   as `turnbuckle project` prices copies: anchored in what was recorded, with what no file says (decision D21)
     packets     T = (L+O) + n / BW_eff(n)       packets of the link; staging of pageable memory       eqs 2, 4 to 10
     peak        T = (L+O) + n / BW              the paper's Peak Bandwidth
     envelope    T = n / BW                      the paper's back of the envelope
 
-The last three are the paper's: (L+O) is that of a one-byte copy on the first node, bandwidths are the sheet's.  Copies inside
-a device read n bytes and write n; the paper counts n once, which is the peak's answer here.  Where times on the second node are
-known, each approach is judged by its absolute percentage errors and by WMAPE (D7).
+The last three are the paper's: (L+O) is that of a one-byte copy on the first node, bandwidths are
+the sheet's.  Copies inside a device read n bytes and write n; the paper counts n once, which is the
+peak's answer here.  Where times on the second node are known, each approach is judged by its
+absolute percentage errors and by WMAPE (D7).
 """
 
 from __future__ import annotations
@@ -34,7 +36,15 @@ from turnbuckle.projection.model import nething
 from turnbuckle.projection.order import Prepared
 from turnbuckle.projection.projection import CopyClass
 from turnbuckle.projection.run import Run
-from turnbuckle.projection.uncertainty import DRAWS, LEVEL, SEED, Uncertain, copy_question, copy_seconds_of, copy_times
+from turnbuckle.projection.uncertainty import (
+    DRAWS,
+    LEVEL,
+    SEED,
+    Uncertain,
+    copy_question,
+    copy_seconds_of,
+    copy_times,
+)
 from turnbuckle.questions.transfers.question import (
     HOST,
     PRICED,
@@ -81,8 +91,9 @@ def percentage_errors(actual: ArrayLike, predicted: ArrayLike) -> Float:
 def wmape(actual: ArrayLike, predicted: ArrayLike) -> float:
     """Return the weighted mean absolute percentage error, 100 sum |A - P| / sum A [%].
 
-    AHEAD, section VI-C: each transfer's absolute percentage error weighs as much as its share of the time.  The text then asks
-    for the average of those n products, which would divide by n once more; the sum is meant and is taken here (D7).
+    AHEAD, section VI-C: each transfer's absolute percentage error weighs as much as its share of
+    the time.  The text then asks for the average of those n products, which would divide by n once
+    more; the sum is meant and is taken here (D7).
 
     Raises
     ------
@@ -97,7 +108,8 @@ def wmape(actual: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def weighted_spread(actual: ArrayLike, predicted: ArrayLike) -> float:
-    """Return the standard deviation of the absolute percentage errors about `wmape`, weighted like it by measured time [%] (D7).
+    """Return the standard deviation of the absolute percentage errors about `wmape`, weighted like
+    it by measured time [%] (D7).
 
     >>> weighted_spread([1.0, 1.0], [1.5, 2.0])
     25.0
@@ -107,7 +119,9 @@ def weighted_spread(actual: ArrayLike, predicted: ArrayLike) -> float:
     return float(np.sqrt((a * (errors - wmape(a, predicted)) ** 2).sum() / a.sum()))
 
 
-def on_sheet(rows: pl.DataFrame, latency: Mapping[Class, Latency], on: Sheet) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
+def on_sheet(
+    rows: pl.DataFrame, latency: Mapping[Class, Latency], on: Sheet
+) -> tuple[pl.DataFrame, tuple[Finding, ...]]:
     """Price every transfer by what the papers know of a node: packets, peak, back of the envelope.
 
     Parameters
@@ -118,7 +132,8 @@ def on_sheet(rows: pl.DataFrame, latency: Mapping[Class, Latency], on: Sheet) ->
 
     Returns
     -------
-    The rows with columns packets, peak and envelope [s], nan where the sheet gives no such link; and what was assumed.
+    The rows with columns packets, peak and envelope [s], nan where the sheet gives no such link;
+    and what was assumed.
     """
     parts, findings = [], []
     for (direction, memory), group in rows.group_by("direction", "memory", maintain_order=True):
@@ -127,11 +142,20 @@ def on_sheet(rows: pl.DataFrame, latency: Mapping[Class, Latency], on: Sheet) ->
             columns = _columns(group["size_bytes"].to_numpy(), which, latency[which].seconds, on)
             findings += _assumed(which, group.height, latency[which], on)
         else:
-            columns = {n: pl.repeat(None, group.height, dtype=pl.Float64, eager=True) for n in SHEET}
+            columns = {
+                n: pl.repeat(None, group.height, dtype=pl.Float64, eager=True) for n in SHEET
+            }
             if which[0] in PRICED and which[1] != UNSIZED:
                 why = "needs --device-memory" if which[0] == "d2d" else "its sheet has no such link"
                 findings.append(
-                    finding("A333", group.height, f"{group.height:,} transfers {words(which)} without packets on {on.name}: {why}")
+                    finding(
+                        "A333",
+                        group.height,
+                        (
+                            f"{group.height:,} transfers {words(which)} without packets on "
+                            f"{on.name}: {why}"
+                        ),
+                    )
                 )
         parts.append(group.with_columns(**columns))
     return pl.concat(parts), tuple(merge(findings))
@@ -150,7 +174,9 @@ def _columns(size: Float, which: Class, latency: float, on: Sheet) -> dict[str, 
     elif over is None:
         packets = latency + size / peak + (0.0 if staged is None else 2.0 * size / staged)
     else:
-        packets = copy_seconds(size, over, _WAYS[direction], latency=latency, host_memory_bandwidth=staged)
+        packets = copy_seconds(
+            size, over, _WAYS[direction], latency=latency, host_memory_bandwidth=staged
+        )
     return {
         name: pl.Series(np.asarray(v, dtype=np.float64))
         for name, v in zip(SHEET, (packets, latency + size / peak, size / peak), strict=True)
@@ -165,7 +191,10 @@ def _assumed(which: Class, count: int, latency: Latency, on: Sheet) -> list[Find
     elif direction in HOST and memory not in ("pinned", "pageable"):
         out.append(f"{direction} of {memory} memory: packets as of pinned memory")
     elif memory == "pageable" and on.host_memory is None:
-        out.append("pageable copies: packets as of pinned memory, because the host memory's bandwidth is not known (--host-memory)")
+        out.append(
+            "pageable copies: packets as of pinned memory, because the host memory's "
+            "bandwidth is not known (--host-memory)"
+        )
     if latency.borrowed:
         out.append(f"(L+O) of {words(which)} taken from: {latency.source}")
     if on.assumed and direction in on.assumed:
@@ -175,7 +204,9 @@ def _assumed(which: Class, count: int, latency: Latency, on: Sheet) -> list[Find
 
 @dataclass(frozen=True)
 class Total(CopyClass):
-    """Transfers of one class, added up [s]: the price that every question gives, and beside it what the papers know of the node."""
+    """Transfers of one class, added up [s]: the price that every question gives, and beside it what
+    the papers know of the node.
+    """
 
     packets: float | None = None
     peak: float | None = None
@@ -185,7 +216,9 @@ class Total(CopyClass):
 
 @dataclass(frozen=True)
 class Error(Declared):
-    """Error of one approach over some transfers: WMAPE and its spread [%], median error [%], predicted over actual time."""
+    """Error of one approach over some transfers: WMAPE and its spread [%], median error [%],
+    predicted over actual time.
+    """
 
     direction: str
     memory: str
@@ -204,7 +237,8 @@ class Projected(Declared):
 
     Attributes
     ----------
-    judged : the transfers behind the errors, with actual [s] and every approach's time [s]; empty without them.
+    judged : the transfers behind the errors, with actual [s] and every approach's time [s]; empty
+        without them.
     latency : (L+O) by class.
     """
 
@@ -224,9 +258,18 @@ class Projected(Declared):
         return self.totals[-1]
 
     def latencies(self) -> list[dict[str, Any]]:
-        """Return the (L+O) of each class: seconds, bytes of the copies it was seen in, their number, where it is from."""
+        """Return the (L+O) of each class: seconds, bytes of the copies it was seen in, their
+        number, where it is from.
+        """
         return [
-            {"direction": d, "memory": m, "seconds": v.seconds, "size_bytes": v.size_bytes, "copies": v.copies, "source": v.source}
+            {
+                "direction": d,
+                "memory": m,
+                "seconds": v.seconds,
+                "size_bytes": v.size_bytes,
+                "copies": v.copies,
+                "source": v.source,
+            }
             for (d, m), v in self.latency.items()
         ]
 
@@ -253,7 +296,9 @@ class Study(Shown):
 
     def headline(self) -> str:
         """Return which applications were priced on which nodes, in one line."""
-        names, nodes = ({getattr(p, what): None for p in self.projected} for what in ("application", "target"))
+        names, nodes = (
+            {getattr(p, what): None for p in self.projected} for what in ("application", "target")
+        )
         return f"Transfers of {', '.join(names)} on {', '.join(nodes)}"
 
     def rows(self) -> list[dict[str, Any]]:
@@ -267,16 +312,23 @@ class Study(Shown):
 
 
 def project(
-    baseline: Transfers, on: Sheet, there: Transfers | None = None, *, all_of_there: bool = False, latency: float | None = None
+    baseline: Transfers,
+    on: Sheet,
+    there: Transfers | None = None,
+    *,
+    all_of_there: bool = False,
+    latency: float | None = None,
 ) -> Projected:
-    """Project the transfers of one application on a node, and judge the projection where times there are known.
+    """Project the transfers of one application on a node, and judge the projection where times
+    there are known.
 
     Parameters
     ----------
     baseline : on A.
     on : B.
     there : measured on B, or None.
-    all_of_there : price B's own transfers instead of A's; A gives what a copy costs beyond its link.
+    all_of_there : price B's own transfers instead of A's; A gives what a copy costs beyond its
+        link.
     latency : (L+O) for all classes [s], instead of A's.
 
     Raises
@@ -287,10 +339,21 @@ def project(
         baseline = baseline.with_latency(latency)
     seen = subject(baseline, there, all_of_there)
     fixed = latencies(baseline, seen.classes, latency)
-    copies = copy_times(_question(seen, baseline, DRAWS), on.machine, Pair(baseline.source, on.machine), MODEL, drivers=True)
+    copies = copy_times(
+        _question(seen, baseline, DRAWS),
+        on.machine,
+        Pair(baseline.source, on.machine),
+        MODEL,
+        drivers=True,
+    )
     every, sheet_findings = on_sheet(seen.rows, fixed, on)
     if copies is None or not copies.count:
-        raise error_of("A146.price", where=seen.name, found="; ".join(f.detail for f in sheet_findings)[:200], name=on.name)
+        raise error_of(
+            "A146.price",
+            where=seen.name,
+            found="; ".join(f.detail for f in sheet_findings)[:200],
+            name=on.name,
+        )
     totals = [_total(part, _of(every, (part.direction, part.memory))) for part in copies.classes]
     # shares of a range that has no width are noise
     drivers = copies.drivers if copies.high > copies.low else {}
@@ -299,16 +362,33 @@ def project(
         why = f"{lost:,} transfers not priced on {on.name}: neither node's bandwidth is known"
         sheet_findings = (*sheet_findings, finding("A333", lost, why))
     if seen.sharers > 1 and other_host(Pair(baseline.source, on.machine)):
-        often = f"{seen.sharers} devices or ranks may share the link: 1 to {min(seen.sharers, MOST_SHARERS)} times longer is allowed for"
+        often = (
+            f"{seen.sharers} devices or ranks may share the link: 1 to "
+            f"{min(seen.sharers, MOST_SHARERS)} times longer is allowed for"
+        )
         sheet_findings = (*sheet_findings, finding("A334", copies.count, often))
-    all_found = [*baseline.findings, *(there.findings if there is not None else ()), *sheet_findings]
+    all_found = [
+        *baseline.findings,
+        *(there.findings if there is not None else ()),
+        *sheet_findings,
+    ]
     errors: list[Error] = []
     judged = pl.DataFrame()
     if there is not None:
         pairs = compared(baseline, there, all_of_there=all_of_there)
         judged, errors = _judged(pairs, baseline, seen.sharers, fixed, on)
         all_found += pairs.findings
-    return Projected(baseline.name, on.name, on.link_name, seen.name, totals, errors, judged, fixed, tuple(merge(all_found)))
+    return Projected(
+        baseline.name,
+        on.name,
+        on.link_name,
+        seen.name,
+        totals,
+        errors,
+        judged,
+        fixed,
+        tuple(merge(all_found)),
+    )
 
 
 #: Model and replay of `project`: the same question gets the same answer.
@@ -316,12 +396,20 @@ MODEL: Final = nething()
 
 
 def _question(transfers: Transfers, baseline: Transfers, draws: int) -> Uncertain:
-    return copy_question(transfers.ready, baseline.source, baseline.fits, draws, SEED, recorded=transfers is baseline)
+    return copy_question(
+        transfers.ready, baseline.source, baseline.fits, draws, SEED, recorded=transfers is baseline
+    )
 
 
 def subject(baseline: Transfers, there: Transfers | None, all_of_there: bool = False) -> Transfers:
-    """Return the transfers to price: those of B if asked for, or if B is a recording and A a table of measured copies; else those of A."""
-    return there if there is not None and (all_of_there or (baseline.curves and not there.curves)) else baseline
+    """Return the transfers to price: those of B if asked for, or if B is a recording and A a table
+    of measured copies; else those of A.
+    """
+    return (
+        there
+        if there is not None and (all_of_there or (baseline.curves and not there.curves))
+        else baseline
+    )
 
 
 def _of(rows: pl.DataFrame, which: Class) -> pl.DataFrame:
@@ -331,8 +419,15 @@ def _of(rows: pl.DataFrame, which: Class) -> pl.DataFrame:
 def _total(copies: CopyClass, rows: pl.DataFrame) -> Total:
     """Return sums of one class; those of the sheet are None where it leaves out a copy."""
     whole = rows.height == copies.count and rows.height
-    packets, peak, envelope = (float(rows[n].sum()) if whole and not rows[n].null_count() else None for n in SHEET)
-    return Total(**{f.name: getattr(copies, f.name) for f in fields(CopyClass)}, packets=packets, peak=peak, envelope=envelope)
+    packets, peak, envelope = (
+        float(rows[n].sum()) if whole and not rows[n].null_count() else None for n in SHEET
+    )
+    return Total(
+        **{f.name: getattr(copies, f.name) for f in fields(CopyClass)},
+        packets=packets,
+        peak=peak,
+        envelope=envelope,
+    )
 
 
 def _judged(
@@ -340,10 +435,20 @@ def _judged(
 ) -> tuple[pl.DataFrame, list[Error]]:
     rows, _ = on_sheet(pairs.rows, latency, on)
     recorded = "seconds" in rows.columns
-    question = Uncertain(Prepared(each_copy(rows), 0.0, sharers=sharers), baseline.source, {}, 0, SEED, recorded=recorded)
+    question = Uncertain(
+        Prepared(each_copy(rows), 0.0, sharers=sharers),
+        baseline.source,
+        {},
+        0,
+        SEED,
+        recorded=recorded,
+    )
     each = copy_seconds_of(question, on.machine, Pair(baseline.source, on.machine), MODEL)
     rows = rows.with_columns(projected=pl.Series(each))
-    classes = [(str(d), str(m)) for d, m in rows.select("direction", "memory").unique(maintain_order=True).rows()]
+    classes = [
+        (str(d), str(m))
+        for d, m in rows.select("direction", "memory").unique(maintain_order=True).rows()
+    ]
     out = []
     for which, group in [*((c, _of(rows, c)) for c in classes), (("all", "all"), rows)]:
         for approach in APPROACHES:
@@ -351,7 +456,10 @@ def _judged(
             if not priced.height:
                 continue
             actual, predicted = priced["actual"].to_numpy(), priced[approach].to_numpy()
-            total, off = (float(actual.sum()), float(predicted.sum())), float(np.median(percentage_errors(actual, predicted)))
+            total, off = (
+                (float(actual.sum()), float(predicted.sum())),
+                float(np.median(percentage_errors(actual, predicted))),
+            )
             judged = (wmape(actual, predicted), weighted_spread(actual, predicted), off)
             out.append(Error(*which, approach, priced.height, *total, *judged))
     return rows.select("direction", "memory", "size_bytes", "actual", *APPROACHES), out
@@ -377,7 +485,13 @@ def study(
         for (baseline, there), nodes in zip(pairs, sheets, strict=True)
         for on in nodes
     ]
-    return Study(projected, [replace(subject(baseline, there, all_of_there), name=baseline.name) for baseline, there in pairs])
+    return Study(
+        projected,
+        [
+            replace(subject(baseline, there, all_of_there), name=baseline.name)
+            for baseline, there in pairs
+        ],
+    )
 
 
 def of_run(
@@ -402,6 +516,13 @@ def of_run(
     host_memory, device_memory, peer : as `turnbuckle.questions.transfers.sheet.sheet`.
     """
     names = [on] if isinstance(on, str | Machine) else on
-    sheets = [sheet(name, source=run.source, host_memory=host_memory, device_memory=device_memory, peer=peer) for name in names]
+    sheets = [
+        sheet(
+            name, source=run.source, host_memory=host_memory, device_memory=device_memory, peer=peer
+        )
+        for name in names
+    ]
     beyond = recorded(measured) if measured is not None else None
-    return study([(recorded(run), beyond)], [sheets], all_of_there=transfers_of_measured, latency=latency)
+    return study(
+        [(recorded(run), beyond)], [sheets], all_of_there=transfers_of_measured, latency=latency
+    )

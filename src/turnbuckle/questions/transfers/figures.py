@@ -1,6 +1,8 @@
-"""Figures of `turnbuckle transfers`: errors of three approaches as boxes, and which sizes make the transfers and their time.
+"""Figures of `turnbuckle transfers`: errors of three approaches as boxes, and which sizes make the
+transfers and their time.
 
-After Figs 11 and 1 of AHEAD (Abdelhafez et al.).  A legend stands inside each drawing: it is read alone.
+After Figs 11 and 1 of AHEAD (Abdelhafez et al.).  A legend stands inside each drawing: it is read
+alone.
 """
 
 from __future__ import annotations
@@ -11,7 +13,13 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from turnbuckle.questions.transfers.datasheet import APPROACHES, Projected, Study, percentage_errors, wmape
+from turnbuckle.questions.transfers.datasheet import (
+    APPROACHES,
+    Projected,
+    Study,
+    percentage_errors,
+    wmape,
+)
 from turnbuckle.questions.transfers.question import distribution
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
@@ -20,10 +28,31 @@ from turnbuckle.show.figures.marks import Rows, Spec, of, plot, quantity, row_ax
 from turnbuckle.show.text import NARROW, clean, number, shorten
 
 #: Approaches: words and colour.
-WORDS: Final = {"projected": "projected", "packets": "packets of the link", "peak": "peak bandwidth", "envelope": "back of the envelope"}
-_COLOURS: Final = {"projected": "#1f4e79", "packets": "#1b9e77", "peak": "#e08214", "envelope": "#8a94a0"}
+WORDS: Final = {
+    "projected": "projected",
+    "packets": "packets of the link",
+    "peak": "peak bandwidth",
+    "envelope": "back of the envelope",
+}
+_COLOURS: Final = {
+    "projected": "#1f4e79",
+    "packets": "#1b9e77",
+    "peak": "#e08214",
+    "envelope": "#8a94a0",
+}
 #: Decades of size, small to large: light to dark.
-_SHADES: Final = ("#ffffd9", "#edf8b1", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58", "#03092b")
+_SHADES: Final = (
+    "#ffffd9",
+    "#edf8b1",
+    "#c7e9b4",
+    "#7fcdbb",
+    "#41b6c4",
+    "#1d91c0",
+    "#225ea8",
+    "#253494",
+    "#081d58",
+    "#03092b",
+)
 #: Errors beyond this [%] make the axis logarithmic.
 _PLAIN: Final = 150.0
 _NAMES, _ROW, _LEGEND = 190, 22, 30
@@ -36,7 +65,9 @@ def figures(study: Study) -> list[Figure]:
 
 
 def boxes(judged: list[Projected]) -> Figure:
-    """Draw absolute percentage errors of every application by approach: quartiles, whiskers of 1.5 times their distance, and WMAPE."""
+    """Draw absolute percentage errors of every application by approach: quartiles, whiskers of 1.5
+    times their distance, and WMAPE.
+    """
     rows: Rows = []
     top = 0.0
     heads: Rows = []
@@ -44,7 +75,9 @@ def boxes(judged: list[Projected]) -> Figure:
         priced = [a for a in APPROACHES if projected.judged[a].drop_nulls().drop_nans().len()]
         heads.append({"y": top + _ROW * len(priced) / 2, "name": _called(projected), "top": top})
         for approach in priced:
-            rows.append({"y": top + _ROW / 2, "colour": _COLOURS[approach], **_box(projected, approach)})
+            rows.append(
+                {"y": top + _ROW / 2, "colour": _COLOURS[approach], **_box(projected, approach)}
+            )
             top += _ROW
         top += 12
     height = top - 12
@@ -52,9 +85,17 @@ def boxes(judged: list[Projected]) -> Figure:
     largest = max(largest, max(r["wmape"] for r in rows))
     plain = largest <= _PLAIN
     ticks = [0, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 100000]
-    axis: Spec = {"title": "absolute percentage error of a transfer [%]" + ("" if plain else ", logarithmic beyond 10"), "grid": True}
+    axis: Spec = {
+        "title": "absolute percentage error of a transfer [%]"
+        + ("" if plain else ", logarithmic beyond 10"),
+        "grid": True,
+    }
     axis |= {"tickCount": 8} if plain else {"values": [t for t in ticks if t <= largest * 1.1]}
-    end, scale = (largest * 1.04 or 1.0, {}) if plain else (largest * 1.1, {"type": "symlog", "constant": 10})
+    end, scale = (
+        (largest * 1.04 or 1.0, {})
+        if plain
+        else (largest * 1.1, {"type": "symlog", "constant": 10})
+    )
     x = quantity("median", [0, end], scale=scale, **axis)
     y = quantity("y", [0, height], scale={"reverse": True}, no_axis=True)
     layers = [
@@ -71,13 +112,25 @@ def boxes(judged: list[Projected]) -> Figure:
     table = [{k: v for k, v in row.items() if k in _COLUMNS} for row in rows]
     alt = "Absolute percentage errors. " + " ".join(f"{r['tip']}." for r in rows)
     caption = (
-        f"Box: the middle half of the transfers, each counted once; line: the median; whiskers: 1.5{NARROW}times the box, no farther than "
+        "Box: the middle half of the transfers, each counted once; line: the median; whiskers: "
+        f"1.5{NARROW}times the box, no farther than "
         "the data. Diamond: WMAPE, in which a transfer weighs as much as the time it took."
     )
     return Figure("transfer-errors", "How far off each approach is", alt, spec, table, caption)
 
 
-_COLUMNS: Final = ("application", "target", "approach", "count", "low", "first", "median", "third", "high", "wmape")
+_COLUMNS: Final = (
+    "application",
+    "target",
+    "approach",
+    "count",
+    "low",
+    "first",
+    "median",
+    "third",
+    "high",
+    "wmape",
+)
 
 
 def _called(projected: Projected) -> str:
@@ -97,11 +150,20 @@ def _box(projected: Projected, approach: str) -> dict[str, Any]:
     box = dict(low=low, first=first, median=median, third=third, high=high, wmape=weighted)
     half = f"median {median:.1f}{NARROW}%, middle half {first:.1f} to {third:.1f}{NARROW}%"
     tip = f"{name}, {WORDS[approach]}: {half}, WMAPE {weighted:.1f}{NARROW}%"
-    return dict(application=name, target=clean(projected.target), approach=WORDS[approach], count=len(errors), **box, tip=tip)
+    return dict(
+        application=name,
+        target=clean(projected.target),
+        approach=WORDS[approach],
+        count=len(errors),
+        **box,
+        tip=tip,
+    )
 
 
 def shares(study: Study, of_what: str) -> Figure:
-    """Draw a bar an application: shares of its transfers (``count``) or of their time (``time``) by decade of size."""
+    """Draw a bar an application: shares of its transfers (``count``) or of their time (``time``) by
+    decade of size.
+    """
     rows: Rows = []
     heads: Rows = []
     decades = sorted({row["low_bytes"] for s in study.subjects for row in distribution(s)})
@@ -111,8 +173,16 @@ def shares(study: Study, of_what: str) -> Figure:
         parts = []
         for row in distribution(subject):
             low, share = row["low_bytes"], row[f"{of_what}_share"]
-            ends = {"application": name, "low_bytes": low, "high_bytes": row["high_bytes"], "share": share}
-            label, tip = _decade(low) if share > 0.13 else "", f"{name}: {_decade(low)}, {100 * share:.1f}{NARROW}%"
+            ends = {
+                "application": name,
+                "low_bytes": low,
+                "high_bytes": row["high_bytes"],
+                "share": share,
+            }
+            label, tip = (
+                _decade(low) if share > 0.13 else "",
+                f"{name}: {_decade(low)}, {100 * share:.1f}{NARROW}%",
+            )
             look = {"colour": _shade(low), "ink": "white" if round(math.log10(low)) >= 5 else INK}
             parts.append((share, {"row": k, "label": label, "tip": tip, **look, **ends}))
         rows += stack(parts)
@@ -127,7 +197,9 @@ def shares(study: Study, of_what: str) -> Figure:
     ]
     spec = plot(layers, 32 * len(study.subjects), (_NAMES, 16, _LEGEND, 44), rows)
     table = [{k: r[k] for k in ("application", "low_bytes", "high_bytes", "share")} for r in rows]
-    alt = f"{title.capitalize()} by size. " + " ".join(f"{r['tip']}." for r in rows if r["share"] >= 0.01)
+    alt = f"{title.capitalize()} by size. " + " ".join(
+        f"{r['tip']}." for r in rows if r["share"] >= 0.01
+    )
     name = "transfers-by-size" if of_what == "count" else "transfer-time-by-size"
     heading = "Transfers by size" if of_what == "count" else "Time of the transfers by size"
     return Figure(name, heading, alt, spec, table)
@@ -139,7 +211,11 @@ def _decade(low: float) -> str:
     >>> _decade(1e4)
     '10–100\\xa0kB'
     """
-    unit, divisor = next((u, d) for u, d in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)) if low >= d or d == 1.0)
+    unit, divisor = next(
+        (u, d)
+        for u, d in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
+        if low >= d or d == 1.0
+    )
     if low * 10 < 1000 * divisor:
         return f"{low / divisor:g}–{low * 10 / divisor:g}{NARROW}{unit}"
     return f"{low / divisor:g}{NARROW}{unit}–{number(low * 10, 'B', 2)}"
@@ -150,13 +226,42 @@ def _shade(low: float) -> str:
 
 
 def _legend(entries: list[tuple[str, str]], across: float = 0.0) -> list[Spec]:
-    """Draw swatches and words above the plot, from `across` px on; a word without a colour gets the diamond."""
+    """Draw swatches and words above the plot, from `across` px on; a word without a colour gets the
+    diamond.
+    """
     out: list[Spec] = []
     for text, colour in entries:
         if colour:
-            out.append(marks.cells([{}], across, -19, x2=across + 11, y2=-8, color=colour, stroke=SOFT, strokeWidth=0.4))
+            out.append(
+                marks.cells(
+                    [{}],
+                    across,
+                    -19,
+                    x2=across + 11,
+                    y2=-8,
+                    color=colour,
+                    stroke=SOFT,
+                    strokeWidth=0.4,
+                )
+            )
         else:
-            out.append(marks.mark("point", [{}], across + 5, -13.5, shape="diamond", filled=True, size=75, opacity=1, color=INK))
-        out.append(marks.words(text, across + 15, -13, align="left", baseline="middle", fontSize=10.5, color=SOFT))
+            out.append(
+                marks.mark(
+                    "point",
+                    [{}],
+                    across + 5,
+                    -13.5,
+                    shape="diamond",
+                    filled=True,
+                    size=75,
+                    opacity=1,
+                    color=INK,
+                )
+            )
+        out.append(
+            marks.words(
+                text, across + 15, -13, align="left", baseline="middle", fontSize=10.5, color=SOFT
+            )
+        )
         across += 5.5 * len(text) + 26
     return out

@@ -1,4 +1,6 @@
-"""Data sheet of a node: links with their bandwidths, and memories, by the name of a link or of a machine."""
+"""Data sheet of a node: links with their bandwidths, and memories, by the name of a link or of a
+machine.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from turnbuckle.cost.packet import Link, behind, is_link, link
 from turnbuckle.cost.pcie import Pcie
 from turnbuckle.foundation.errors import UsageError, clipped, did_you_mean, error_of
 from turnbuckle.machine import Coupling, Machine, Parameter, load, names
-from turnbuckle.machine.parameter_names import DISTANCES, HOST_WAYS, LINK_WAYS, ParameterName, link_parameter
+from turnbuckle.machine.parameter_names import (
+    DISTANCES,
+    HOST_WAYS,
+    LINK_WAYS,
+    ParameterName,
+    link_parameter,
+)
 from turnbuckle.questions.transfers.question import HOST
 
 #: Links that transfers are priced on where none is named.
@@ -55,7 +63,8 @@ def sheet(
     peer: str | None = None,
     node: bool = False,
 ) -> Sheet:
-    """Return the data sheet of a node by the name of its link (``pcie5-x16``), or a machine: an object, a name, a TOML file or self.
+    """Return the data sheet of a node by the name of its link (``pcie5-x16``), or a machine: an
+    object, a name, a TOML file or self.
 
     Parameters
     ----------
@@ -73,7 +82,9 @@ def sheet(
     peer_link = link(peer) if peer else None
     given: dict[ParameterName, Parameter] = {}
     if peer_link is not None:
-        given[link_parameter("p2p", "bandwidth")] = _given(peer_link.raw_bandwidth, f"the peak of {peer_link.name}")
+        given[link_parameter("p2p", "bandwidth")] = _given(
+            peer_link.raw_bandwidth, f"the peak of {peer_link.name}"
+        )
     if device_memory is not None:
         given["gpu.memory_bandwidth"] = _given(device_memory, "as given")
     name = on if isinstance(on, str) else on.name
@@ -85,8 +96,14 @@ def sheet(
         host = _link(on)
         links: dict[str, Link | None] = {"h2d": host, "d2h": host, "p2p": peer_link or host}
         if peer_link is None:
-            assumed["p2p"] = "packets of copies between devices as over the host's link (--peer names their own)"
-        peaks = {direction: host_link.raw_bandwidth for direction, host_link in links.items() if host_link is not None}
+            assumed["p2p"] = (
+                "packets of copies between devices as over the host's link (--peer names their own)"
+            )
+        peaks = {
+            direction: host_link.raw_bandwidth
+            for direction, host_link in links.items()
+            if host_link is not None
+        }
         machine = _on_link(on, host, node).with_parameters(given)
         return Sheet(on, machine, links, _with_device(peaks, device_memory), host_memory, assumed)
     declared = load(on).with_parameters(given)
@@ -99,12 +116,23 @@ def sheet(
         peaks[direction] = rate
         links[direction] = peer_link if direction == "p2p" else behind(machine.coupling, rate)
         if links[direction] is None:
-            what = "copies between devices" if direction == "p2p" else f"{direction} over {machine.coupling}"
-            assumed[direction] = f"{what}: the peak, without packets" + (" (--peer names their link)" if direction == "p2p" else "")
+            what = (
+                "copies between devices"
+                if direction == "p2p"
+                else f"{direction} over {machine.coupling}"
+            )
+            assumed[direction] = f"{what}: the peak, without packets" + (
+                " (--peer names their link)" if direction == "p2p" else ""
+            )
     if any((_value(machine, name) or 0.0) > 0 for name in DISTANCES):
         far = f"the distance of {machine.name} is not in the packets' times"
-        assumed |= {direction: "; ".join(filter(None, [assumed.get(direction), far])) for direction in HOST}
-    memory, staged = _value(machine, "gpu.memory_bandwidth"), host_memory or _value(machine, "host.memory_bandwidth")
+        assumed |= {
+            direction: "; ".join(filter(None, [assumed.get(direction), far])) for direction in HOST
+        }
+    memory, staged = (
+        _value(machine, "gpu.memory_bandwidth"),
+        host_memory or _value(machine, "host.memory_bandwidth"),
+    )
     return Sheet(name, declared, links, _with_device(peaks, memory), staged, assumed)
 
 
@@ -113,13 +141,27 @@ def _given(value: float, source: str) -> Parameter:
 
 
 def _on_link(name: str, host: Link, node: bool) -> Machine:
-    """Return the recorded node on another link, or another node of which nothing but its link is known."""
+    """Return the recorded node on another link, or another node of which nothing but its link is
+    known.
+    """
     if not node and name in names():
         return load(name)
     coupling: Coupling = "pcie" if isinstance(host, Pcie) else "nvlink"
-    machine = Machine(name=name, title=f"on {host.name}", summary="", year=0, coupling=coupling, base="" if node else "source")
+    machine = Machine(
+        name=name,
+        title=f"on {host.name}",
+        summary="",
+        year=0,
+        coupling=coupling,
+        base="" if node else "source",
+    )
     peak = _given(host.raw_bandwidth, f"the peak of {host.name}")
-    return machine.with_parameters({link_parameter(direction, "bandwidth"): peak for direction in (LINK_WAYS if node else HOST_WAYS)})
+    return machine.with_parameters(
+        {
+            link_parameter(direction, "bandwidth"): peak
+            for direction in (LINK_WAYS if node else HOST_WAYS)
+        }
+    )
 
 
 def _with_device(peaks: dict[str, float], device_memory: float | None) -> dict[str, float]:
@@ -127,7 +169,9 @@ def _with_device(peaks: dict[str, float], device_memory: float | None) -> dict[s
 
 
 def _is_machine(name: str) -> bool:
-    """Return whether a machine is named, and no link: a machine of the catalogue that is called like a link has that link and no more."""
+    """Return whether a machine is named, and no link: a machine of the catalogue that is called
+    like a link has that link and no more.
+    """
     return (name in names() and not is_link(name)) or name.endswith(".toml") or "/" in name
 
 
@@ -138,11 +182,15 @@ def _link(name: str) -> Link:
         if re.match(r"\s*(pcie|nvlink)[ _-]?[0-9]", name, re.IGNORECASE):
             raise
         shown = clipped(name, 40)
-        raise error_of("A022", found=f'"{shown}"', fix=did_you_mean(name, names()) or None) from error
+        raise error_of(
+            "A022", found=f'"{shown}"', fix=did_you_mean(name, names()) or None
+        ) from error
 
 
 def _value(machine: Machine, name: ParameterName) -> float | None:
     """Return a parameter of a machine, or what a relative machine sets it to."""
     if not machine.relative:
         return machine.value(name)
-    return next((c.set.value for c in machine.changes if c.parameter == name and c.set is not None), None)
+    return next(
+        (c.set.value for c in machine.changes if c.parameter == name and c.set is not None), None
+    )

@@ -1,6 +1,8 @@
-"""The card: how good predictions of each kind of question were, by model, and the card that ships with Turnbuckle (``accuracy.json``).
+"""The card: how good predictions of each kind of question were, by model, and the card that ships
+with Turnbuckle (``accuracy.json``).
 
-Every answer quotes it, so it is read without what computes it (`turnbuckle.questions.validate.question`).
+Every answer quotes it, so it is read without what computes it
+(`turnbuckle.questions.validate.question`).
 """
 
 from __future__ import annotations
@@ -39,10 +41,12 @@ class Group(Declared):
     low, high : 90 % interval of the coverage; None without intervals.
     orders : (tau, p value, how many were put in order) of each order.
     score : mean interval score, over the measured value; smaller is better.
-    clusters : groups of cases that share a recording or a machine of their own, and may err together; few of them in many cases make
-        the interval of the coverage too narrow.
-    right, directions : ratios on the right side of 1, and ratios that were predicted and measured on a side of it.
-    blind, weak : cases predicted before the answer was opened, and cases that prove less than they seem to.
+    clusters : groups of cases that share a recording or a machine of their own, and may err
+        together; few of them in many cases make the interval of the coverage too narrow.
+    right, directions : ratios on the right side of 1, and ratios that were predicted and measured
+        on a side of it.
+    blind, weak : cases predicted before the answer was opened, and cases that prove less than they
+        seem to.
     """
 
     kind: str
@@ -77,16 +81,23 @@ class Group(Declared):
 
 def in_words(groups: Sequence[Group], kind: str, model: str) -> str:
     """Return the errors of a kind of question in one line; empty if the card has none."""
-    group = next((g for g in groups if (g.kind, g.model) == (kind, model) and g.median is not None), None)
+    group = next(
+        (g for g in groups if (g.kind, g.model) == (kind, model) and g.median is not None), None
+    )
     if group is None or group.median is None or group.worst is None:
         return ""
     held = f", {group.covered} of {group.stated} in the 90 % range" if group.stated else ""
-    baseline = next((g for g in groups if (g.kind, g.model) == (kind, "nothing") and g.median is not None), None)
+    baseline = next(
+        (g for g in groups if (g.kind, g.model) == (kind, "nothing") and g.median is not None), None
+    )
     cases = f"{group.cases} case{'' if group.cases == 1 else 's'}"
     if baseline is not None and baseline.cases > group.cases:
         cases = f"{group.cases} of {baseline.cases} cases answered"
     beside = "" if baseline is None else f"; that nothing changes is off by {baseline.median:.1%}"
-    return f"{TITLES[kind]} off by {group.median:.1%} in the median, {group.worst:.0%} at worst, {cases}{held}{beside}"
+    return (
+        f"{TITLES[kind]} off by {group.median:.1%} in the median, {group.worst:.0%} at worst, "
+        f"{cases}{held}{beside}"
+    )
 
 
 def _text() -> str:
@@ -102,14 +113,17 @@ def document_shipped() -> Mapping[str, Any]:
 
 @cache
 def shipped_groups() -> tuple[Group, ...]:
-    """Return the lines of the card that ships with this version, as they were written; `Validation.card` counts them again.
+    """Return the lines of the card that ships with this version, as they were written;
+    `Validation.card` counts them again.
 
     Thousands of rows stand before them, which no answer quotes: they are not decoded.
     """
     names = [f.name for f in fields(Group)]
     groups, text = [], _text()
     for group in json.JSONDecoder().raw_decode(text, text.rindex(_CARD) + len(_CARD))[0]:
-        orders = tuple((order["tau"], order["p_value"], order["count"]) for order in group["orders"])
+        orders = tuple(
+            (order["tau"], order["p_value"], order["count"]) for order in group["orders"]
+        )
         groups.append(Group(**{**{n: group[n] for n in names}, "orders": orders}))
     return tuple(groups)
 
@@ -120,6 +134,15 @@ def shipped_in_words(kind: str, model: str) -> str:
 
 
 def away_in_words(model: str, kind: str = "distance") -> str:
-    """Return how good a model was where distance alone changed, as answers say it; empty for one that was not asked."""
+    """Return how good a model was where distance alone changed, as answers say it; empty for one
+    that was not asked.
+    """
     accuracy = shipped_in_words(kind, model)
-    return f"checked against an OpenCL device on a CPU, not yet on a GPU: {accuracy}; turnbuckle validate --card" if accuracy else ""
+    return (
+        (
+            f"checked against an OpenCL device on a CPU, not yet on a GPU: {accuracy}; turnbuckle "
+            "validate --card"
+        )
+        if accuracy
+        else ""
+    )

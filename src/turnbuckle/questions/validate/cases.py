@@ -1,4 +1,5 @@
-"""Validation cases: a prediction from one recording or measurement, and what was measured elsewhere.
+"""Validation cases: a prediction from one recording or measurement, and what was measured
+elsewhere.
 
 A case is a folder with a file ``case.toml``::
 
@@ -47,7 +48,8 @@ from turnbuckle.foundation.units import parse
 from turnbuckle.trace.window import Part
 
 FILE: Final = "case.toml"
-#: Keys of a question by the model that answers it, and what each must be: ``text``, ``words`` (a list), ``count`` or a unit.
+#: Keys of a question by the model that answers it, and what each must be: ``text``, ``words`` (a
+#: list), ``count`` or a unit.
 ASKS: Final[dict[str, dict[str, str]]] = {
     "datasheet": {"on": "text", "host_memory": "B/s", "device_memory": "B/s", "copied_size": "B"},
     "machine": {"on": "text", "host_memory": "B/s", "device_memory": "B/s", "copied_size": "B"},
@@ -69,7 +71,13 @@ ASKS: Final[dict[str, dict[str, str]]] = {
     "projection": {"on": "text", "alpha": "text"},
     "kernels": {"rows": "words", "of": "text"},
     "table": {"measured": "text"},
-    "variant": {"states": "words", "phase": "count", "removed": "text", "other": "text", "sizes": "words"},
+    "variant": {
+        "states": "words",
+        "phase": "count",
+        "removed": "text",
+        "other": "text",
+        "sizes": "words",
+    },
     "counts": {"variants": "words"},
     "repeat": {"others": "words"},
     "rate": {"on": "text"},
@@ -77,8 +85,20 @@ ASKS: Final[dict[str, dict[str, str]]] = {
 #: Questions that a part of a recording answers.
 _OF_PARTS: Final = ("projection", "slack", "counts", "repeat")
 _SIDE: Final = {"what": "text", "file": "text", "machine": "text", "part": "text"}
-_MEASURED: Final = {**dict.fromkeys(("what", "value", "source", "direction", "file"), "text"), "count": "count", "size": "B", "delay": "s"}
-_TOP: Final = {"title": "text", "known": "text", "why": "text", "waits": "text", "blind": "text", "weak": "text"}
+_MEASURED: Final = {
+    **dict.fromkeys(("what", "value", "source", "direction", "file"), "text"),
+    "count": "count",
+    "size": "B",
+    "delay": "s",
+}
+_TOP: Final = {
+    "title": "text",
+    "known": "text",
+    "why": "text",
+    "waits": "text",
+    "blind": "text",
+    "weak": "text",
+}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,79}")
 _TEXT = 1500
 
@@ -154,12 +174,14 @@ class Case:
     Attributes
     ----------
     name, folder : of the folder that holds it.
-    title, known, why : in words: what is compared, what was known before besides A, why it is wrong where it is.
+    title, known, why : in words: what is compared, what was known before besides A, why it is wrong
+        where it is.
     waits : what its measurement waits for; empty where there is one.
     a, b : what the prediction is made from, and the answer.
     measured : answers as numbers.
     asks : the questions.
-    blind : version and day of the prediction, where it was made before the answer was opened; else empty.
+    blind : version and day of the prediction, where it was made before the answer was opened; else
+        empty.
     weak : why it proves less than it seems to; empty where it does not.
     """
 
@@ -181,27 +203,45 @@ class Case:
         """Return every file that its questions read, once."""
         more = [w for ask in self.asks for key in ("variants", "others") for w in ask.words(key)]
         more += [ask.text(key) for ask in self.asks for key in ("other", "measured")]
-        return tuple(dict.fromkeys(f for f in (self.a.file, self.b.file, *(n.file for n in self.measured), *more) if f))
+        return tuple(
+            dict.fromkeys(
+                f for f in (self.a.file, self.b.file, *(n.file for n in self.measured), *more) if f
+            )
+        )
 
     def place(self, file: str, data: Path | None) -> Path | None:
         """Return the path of a file of this case; None if it needs a data folder and there is none.
 
         ``*`` in its last part stands for anything, if exactly one file fits.
         """
-        place = self.folder / file[2:] if file.startswith("./") else None if data is None else data / file
+        place = (
+            self.folder / file[2:]
+            if file.startswith("./")
+            else None
+            if data is None
+            else data / file
+        )
         if place is None or "*" not in place.name:
             return place
         fit = sorted(place.parent.glob(place.name))
         return fit[0] if len(fit) == 1 else place
 
     def missing(self, data: Path | None) -> tuple[str, ...]:
-        """Return the files that do not exist; a file inside an archive counts as there if the archive is."""
+        """Return the files that do not exist; a file inside an archive counts as there if the
+        archive is.
+        """
         places = {f: self.place(f, data) for f in self.files}
-        return tuple(f for f, place in places.items() if place is None or not Path(_outside(str(place))).exists())
+        return tuple(
+            f
+            for f, place in places.items()
+            if place is None or not Path(_outside(str(place))).exists()
+        )
 
 
 def _outside(path: str) -> str:
-    """Return the file on disk of a path that may lead into an archive (``x.tar.gz::y``) or name a part (``x.txt#2``)."""
+    """Return the file on disk of a path that may lead into an archive (``x.tar.gz::y``) or name a
+    part (``x.txt#2``).
+    """
     return re.sub(r"#[0-9]{1,4}$", "", path.partition("::")[0])
 
 
@@ -210,7 +250,8 @@ def find(words: Sequence[str], root: Path) -> list[Case]:
 
     Parameters
     ----------
-    words : names of cases below `root`, folders of a case, or folders of cases; none is all of `root`.
+    words : names of cases below `root`, folders of a case, or folders of cases; none is all of
+        `root`.
     root : the folder of cases.
 
     Raises
@@ -220,7 +261,11 @@ def find(words: Sequence[str], root: Path) -> list[Case]:
     if not words:
         cases = _inside(root)
         if not cases:
-            raise error_of("A416.folder", where=str(root), found="no such folder" if not root.is_dir() else "no folder with case.toml")
+            raise error_of(
+                "A416.folder",
+                where=str(root),
+                found="no such folder" if not root.is_dir() else "no folder with case.toml",
+            )
         return cases
     out: dict[Path, Case] = {}
     for word in words:
@@ -261,25 +306,39 @@ def read_case(folder: Path) -> Case:
     ------
     UsageError : A061 where its file cannot be read; A417, A418 with file:line:column.
     """
-    text = read_text(folder / FILE, "the case", largest_bytes=1 << 20, fix="give a TOML file in UTF-8")
+    text = read_text(
+        folder / FILE, "the case", largest_bytes=1 << 20, fix="give a TOML file in UTF-8"
+    )
     return _Reading(folder, text).case()
 
 
 def clusters(cases: Sequence[Case]) -> dict[str, str]:
-    """Return the cluster of each case: cases that share a recording, or that were made on one machine of their own, may err together.
+    """Return the cluster of each case: cases that share a recording, or that were made on one
+    machine of their own, may err together.
 
-    A cluster is called by what most of its cases share, and a case that shares nothing by its own name.
+    A cluster is called by what most of its cases share, and a case that shares nothing by its own
+    name.
     """
     shared: dict[str, list[str]] = {}
     for case in cases:
-        machines = [side.machine for side in (case.a, case.b) if side.machine.startswith("./") and (case.folder / side.machine).is_file()]
-        machine_files = [f"machine {read_text(case.folder / m, 'the machine of a case')}" for m in machines]
+        machines = [
+            side.machine
+            for side in (case.a, case.b)
+            if side.machine.startswith("./") and (case.folder / side.machine).is_file()
+        ]
+        machine_files = [
+            f"machine {read_text(case.folder / m, 'the machine of a case')}" for m in machines
+        ]
         for what in [*(f for f in case.files if not f.startswith("./")), *machine_files]:
             shared.setdefault(what, []).append(case.name)
     of = {case.name: case.name for case in cases}
     for what, names in sorted(shared.items(), key=lambda item: -len(item[1])):
         title = re.search(r'^name = "(.+)"', what, re.MULTILINE)
-        label = (title[1] if title else Path(what.partition("::")[0]).parent.name) if len(names) > 1 else names[0]
+        label = (
+            (title[1] if title else Path(what.partition("::")[0]).parent.name)
+            if len(names) > 1
+            else names[0]
+        )
         joined = dict.fromkeys(of[name] for name in names)
         kept = next((c for c in joined if c not in names), label)
         of |= {name: kept for name, cluster in of.items() if cluster in joined}
@@ -287,7 +346,9 @@ def clusters(cases: Sequence[Case]) -> dict[str, str]:
 
 
 class _Reading(TomlReading):
-    """One case file being read.  The first of tables that stand several times has a position, for all of them."""
+    """One case file being read.  The first of tables that stand several times has a position, for
+    all of them.
+    """
 
     code = "A417"
 
@@ -309,8 +370,23 @@ class _Reading(TomlReading):
         if asks and not a.file and any(ask.model not in ("rate", "table") for ask in asks):
             raise self._flaw("A417.source", ("a",))
         self._parts(a, b, asks)
-        known, why, blind, weak = (str(about.get(key, "")) for key in ("known", "why", "blind", "weak"))
-        case = Case(self.name, self.folder, about["title"], known, why, waits, a, b, numbers, asks, blind, weak)
+        known, why, blind, weak = (
+            str(about.get(key, "")) for key in ("known", "why", "blind", "weak")
+        )
+        case = Case(
+            self.name,
+            self.folder,
+            about["title"],
+            known,
+            why,
+            waits,
+            a,
+            b,
+            numbers,
+            asks,
+            blind,
+            weak,
+        )
         for file in case.files:
             self._stays(file)
         self._can_fail(case)
@@ -320,21 +396,42 @@ class _Reading(TomlReading):
         """Refuse a part that is none, and one of a question that is asked of whole files."""
         for key, side in (("a", a), ("b", b)):
             if side.part and (whole := [ask.model for ask in asks if ask.model not in _OF_PARTS]):
-                raise self._flaw("A417.part", (key, "part"), found=whole[0], models=", ".join(_OF_PARTS))
+                raise self._flaw(
+                    "A417.part", (key, "part"), found=whole[0], models=", ".join(_OF_PARTS)
+                )
             if side.part:
                 Part.parse(side.part)
 
     def _can_fail(self, case: Case) -> None:
         """Refuse a prediction made from its own answer, because it shows nothing."""
         self_answered = not case.b.file or case.b.file == case.a.file
-        lines = [ask for ask in case.asks if ask.model == "line" and self_answered and not case.measured]
-        closed = [ask for ask in lines if not any(ask.given.get(k) for k in ("up_to", "from_direction", "from_memory"))]
-        if closed or (case.b.file and case.b.file == case.a.file and any(ask.model not in ("line", "rate") for ask in case.asks)):
-            raise self._flaw("A417.answer", ("b",) if case.b.file else (), found=case.b.file or case.a.file)
+        lines = [
+            ask for ask in case.asks if ask.model == "line" and self_answered and not case.measured
+        ]
+        closed = [
+            ask
+            for ask in lines
+            if not any(ask.given.get(k) for k in ("up_to", "from_direction", "from_memory"))
+        ]
+        if closed or (
+            case.b.file
+            and case.b.file == case.a.file
+            and any(ask.model not in ("line", "rate") for ask in case.asks)
+        ):
+            raise self._flaw(
+                "A417.answer", ("b",) if case.b.file else (), found=case.b.file or case.a.file
+            )
 
     def _stays(self, file: str) -> None:
         path = PurePosixPath(file.partition("::")[0])
-        if path.is_absolute() or ".." in path.parts or "**" in file or "\\" in file or "\0" in file or re.match(r"[A-Za-z]:", file):
+        if (
+            path.is_absolute()
+            or ".." in path.parts
+            or "**" in file
+            or "\\" in file
+            or "\0" in file
+            or re.match(r"[A-Za-z]:", file)
+        ):
             raise error_of("A418", where=self.file, found=clipped(file))
 
     def _number(self, table: dict[str, Any]) -> Number:
@@ -345,8 +442,16 @@ class _Reading(TomlReading):
     def _ask(self, table: dict[str, Any]) -> Ask:
         model = table.get("model")
         if not isinstance(model, str) or model not in ASKS:
-            raise self._flaw("A417.model", ("ask",), found=str(model), fix=did_you_mean(str(model), ASKS) or None, asks=", ".join(ASKS))
-        given = self._table(("ask",), {k: v for k, v in table.items() if k != "model"}, ASKS[model], ())
+            raise self._flaw(
+                "A417.model",
+                ("ask",),
+                found=str(model),
+                fix=did_you_mean(str(model), ASKS) or None,
+                asks=", ".join(ASKS),
+            )
+        given = self._table(
+            ("ask",), {k: v for k, v in table.items() if k != "model"}, ASKS[model], ()
+        )
         return Ask(model, given)
 
     def _single(self, key: str) -> dict[str, Any]:
@@ -362,9 +467,16 @@ class _Reading(TomlReading):
         return tables
 
     def _table(
-        self, place: tuple[str, ...], table: dict[str, Any], keys: Mapping[str, str], needed: Sequence[str], tables: Sequence[str] = ()
+        self,
+        place: tuple[str, ...],
+        table: dict[str, Any],
+        keys: Mapping[str, str],
+        needed: Sequence[str],
+        tables: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Return a table's values by key; refuse unknown keys, missing keys and values of another kind."""
+        """Return a table's values by key; refuse unknown keys, missing keys and values of another
+        kind.
+        """
         self._keys(place, table, (*keys, *tables))
         out = {key: self._value((*place, key), value, keys[key]) for key, value in table.items()}
         for key in needed:
@@ -378,7 +490,11 @@ class _Reading(TomlReading):
                 raise self._flaw("A417.count", place, found=str(value), key=place[-1])
             return value
         if kind == "words":
-            if not isinstance(value, list) or not 1 <= len(value) <= 64 or not all(isinstance(v, str) and v for v in value):
+            if (
+                not isinstance(value, list)
+                or not 1 <= len(value) <= 64
+                or not all(isinstance(v, str) and v for v in value)
+            ):
                 raise self._flaw("A417.list", place, found=str(value), key=place[-1])
             return tuple(value)
         if not isinstance(value, str) or not 0 < len(value) <= _TEXT:

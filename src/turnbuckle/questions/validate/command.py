@@ -1,4 +1,6 @@
-"""``turnbuckle validate``: predictions against measurements, case by case, and the card that sums them up."""
+"""``turnbuckle validate``: predictions against measurements, case by case, and the card that sums
+them up.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,31 @@ if TYPE_CHECKING:
     from turnbuckle.questions.validate.question import Validation
     from turnbuckle.questions.validate.rows import Row
 
-CaseNames = Annotated[str, Parameter(help="names or folders of cases, or folders of cases; all of --cases if left out")]
+CaseNames = Annotated[
+    str,
+    Parameter(help="names or folders of cases, or folders of cases; all of --cases if left out"),
+]
 Cases = Annotated[Path, Parameter(name="--cases", help="folder of cases")]
-DataFolder = Annotated[Path | None, Parameter(name="--data", help="folder that holds the recordings of the cases")]
-Card = Annotated[bool, Parameter(name="--card", help="the card that ships with this version, without running anything", negative=())]
+DataFolder = Annotated[
+    Path | None, Parameter(name="--data", help="folder that holds the recordings of the cases")
+]
+Card = Annotated[
+    bool,
+    Parameter(
+        name="--card",
+        help="the card that ships with this version, without running anything",
+        negative=(),
+    ),
+]
 FailIf = Annotated[
-    str | None, Parameter(name="--fail-if", help='exit 1 if this is true: "coverage < 50%", "median > 30%", "worst > 200%", "not_run > 0"')
+    str | None,
+    Parameter(
+        name="--fail-if",
+        help=(
+            'exit 1 if this is true: "coverage < 50%", "median > 30%", "worst > 200%", "not_run '
+            '> 0"'
+        ),
+    ),
 ]
 #: Cases that are explained beside their numbers, if there are no more.
 _FEW = 3
@@ -41,7 +62,8 @@ _FEW = 3
 _WIDE = 100
 #: A table is no wider than this.
 _MOST = 130
-#: What a gate can look at: the largest of what the card holds decides, for the coverage all intervals together.
+#: What a gate can look at: the largest of what the card holds decides, for the coverage all
+#: intervals together.
 GATES = ("coverage", "median", "worst", "not_run")
 
 
@@ -55,7 +77,8 @@ def validate(
     format: FormatOption = "table",
     output: Output = None,
 ) -> int:
-    """Predict what was measured elsewhere, and say how far off that is: by case, and as a card by kind of question.
+    """Predict what was measured elsewhere, and say how far off that is: by case, and as a card by
+    kind of question.
 
     It needs the extra scipy, for rank correlations; --card does not.
     """
@@ -98,15 +121,25 @@ def _gate(text: str) -> Callable[[Validation], None]:
     quantity, compare, number, percent = match.groups()
     if quantity not in GATES:
         raise error_of(
-            "A008.quantity", found=text, fix=did_you_mean(quantity, GATES) or None, quantity=quantity, quantities=", ".join(GATES)
+            "A008.quantity",
+            found=text,
+            fix=did_you_mean(quantity, GATES) or None,
+            quantity=quantity,
+            quantities=", ".join(GATES),
         )
     limit = float(number) / (100.0 if percent else 1.0)
 
     def hold(validation: Validation) -> None:
         values = _values(validation, quantity)
         if not values:
-            raise error_of("A191", found=f"{len(validation.rows)} quantities from {validation.cases} cases", quantity=quantity)
-        hit = [f"{name} {value:.3g}" for name, value in values if COMPARISONS[compare](value, limit)]
+            raise error_of(
+                "A191",
+                found=f"{len(validation.rows)} quantities from {validation.cases} cases",
+                quantity=quantity,
+            )
+        hit = [
+            f"{name} {value:.3g}" for name, value in values if COMPARISONS[compare](value, limit)
+        ]
         if hit:
             raise error_of("A201", found=", ".join(hit[:6]), text=text.strip())
 
@@ -119,15 +152,21 @@ def _values(validation: Validation, quantity: str) -> list[tuple[str, float]]:
     if quantity == "coverage":
         every = validation.coverage
         return [] if every is None or every.coverage is None else [("coverage", every.coverage)]
-    groups = [(g, g.median if quantity == "median" else g.worst) for g in validation.card if g.kind != FLOOR]
+    groups = [
+        (g, g.median if quantity == "median" else g.worst)
+        for g in validation.card
+        if g.kind != FLOOR
+    ]
     return [(f"{TITLES[g.kind]} ({g.model})", value) for g, value in groups if value is not None]
 
 
-# --- for people -----------------------------------------------------------------------------------------------------------
+# --- for people -----------------------------------------------------------------------------------
 
 
 def show(console: Console, validation: Validation, card_alone: bool = False) -> None:
-    """Print the rows by kind of question, the card, the cases not run, and what is not validated."""
+    """Print the rows by kind of question, the card, the cases not run, and what is not
+    validated.
+    """
 
     if not card_alone:
         for kind, title in TITLES.items():
@@ -138,13 +177,17 @@ def show(console: Console, validation: Validation, card_alone: bool = False) -> 
             _print_abouts(console, validation)
     every = validation.coverage
     measured = len({r.case for r in validation.rows} - {"(all)"})
-    head = f"{len(validation.rows)} quantities of {measured} cases, {validation.day}, version {validation.release}"
+    head = (
+        f"{len(validation.rows)} quantities of {measured} cases, {validation.day}, version "
+        f"{validation.release}"
+    )
     console.print(Text.assemble(("how good the predictions are", "bold"), f"  {head}"))
     if validation.rows:
         _print_card(console, validation.card)
     if every is not None and every.coverage is not None:
         console.print(
-            f"{every.covered} of {every.stated} stated 90 % ranges contain the measured value: {every.coverage:.0%} "
+            f"{every.covered} of {every.stated} stated 90 % ranges contain the measured value: "
+            f"{every.coverage:.0%} "
             f"(the 90 % range of that share: {every.low:.0%} to {every.high:.0%})"
         )
     console.print()
@@ -170,16 +213,32 @@ def _print_abouts(console: Console, validation: Validation) -> None:
     """Print what the cases are, if they are few; the manual describes them all."""
     for about in validation.abouts:
         console.print(Text.from_markup(_plain(about.title), style="bold"))
-        facts = (("from", about.a), ("answer", about.b), ("known before", about.known), ("why it is off", about.why))
+        facts = (
+            ("from", about.a),
+            ("answer", about.b),
+            ("known before", about.known),
+            ("why it is off", about.why),
+        )
         for name, text in facts:
             if text:
                 console.print(Text.from_markup(f"{name}: {clean(text, 1500)}"))
         console.print()
 
 
-def _aligned(console: Console, first: str, columns: Sequence[tuple[str, int]], heading: bool) -> Table:
-    """Return a table as wide as the terminal whose number columns have fixed widths, so that several tables line up."""
-    table = Table(box=None, pad_edge=False, header_style="dim", show_header=heading, expand=True, width=min(console.width, _MOST))
+def _aligned(
+    console: Console, first: str, columns: Sequence[tuple[str, int]], heading: bool
+) -> Table:
+    """Return a table as wide as the terminal whose number columns have fixed widths, so that
+    several tables line up.
+    """
+    table = Table(
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+        show_header=heading,
+        expand=True,
+        width=min(console.width, _MOST),
+    )
     table.add_column(first, ratio=1, overflow="fold")
     for name, width in columns:
         table.add_column(name, justify="right", width=width, no_wrap=True)
@@ -207,12 +266,22 @@ def _print_rows(console: Console, title: str, rows: list[Row]) -> None:
         for row in (r for r in rows if r.case == case):
             held = {True: "yes", False: "NO", None: ""}[row.covered]
             interval = (
-                "" if row.low is None or row.high is None else f"{quantity(row.low, row.unit)}{between}{quantity(row.high, row.unit)}"
+                ""
+                if row.low is None or row.high is None
+                else f"{quantity(row.low, row.unit)}{between}{quantity(row.high, row.unit)}"
             )
-            value = [quantity(row.predicted, row.unit), interval, quantity(row.measured, row.unit), _off(row), held]
+            value = [
+                quantity(row.predicted, row.unit),
+                interval,
+                quantity(row.measured, row.unit),
+                _off(row),
+                held,
+            ]
             if row.tau is not None:
                 value = [f"tau {row.tau:.2f}", f"p {row.p_value:.2g}", "", "", ""]
-            name = f"  {_plain(row.quantity)} [dim]by {MODEL_TITLES.get(row.model, row.model)}[/dim]"
+            name = (
+                f"  {_plain(row.quantity)} [dim]by {MODEL_TITLES.get(row.model, row.model)}[/dim]"
+            )
             table.add_row(name, *value, *([f"{row.count:,}"] if wide else []))
         console.print(table)
     console.print()
@@ -235,21 +304,44 @@ def quantity(value: float | None, unit: str) -> str:
 def _print_card(console: Console, card: list[Group]) -> None:
     """Print a line for each model, under its kind of question."""
 
-    columns = (("cases", 5), ("n", 3), ("median", 6), ("worst", 6), ("in 90 % range", 13), ("90 % of that", 12))
+    columns = (
+        ("cases", 5),
+        ("n", 3),
+        ("median", 6),
+        ("worst", 6),
+        ("in 90 % range", 13),
+        ("90 % of that", 12),
+    )
     console.print(_aligned(console, "how far off, by", columns, True))
     for kind in dict.fromkeys(g.kind for g in card):
         console.print(Text(TITLES[kind], "bold"))
         table = _aligned(console, "", columns, False)
         for g in (g for g in card if g.kind == kind):
             held = (
-                ("none stated", "") if g.low is None or g.high is None else (f"{g.covered} of {g.stated}", f"\\[{g.low:.0%}, {g.high:.0%}]")
+                ("none stated", "")
+                if g.low is None or g.high is None
+                else (f"{g.covered} of {g.stated}", f"\\[{g.low:.0%}, {g.high:.0%}]")
             )
             if g.orders:
                 tau, p_value, count = g.orders[0]
                 held = (f"tau {tau:.2f}", f"p {p_value:.2g} of {count}")
-            median, worst = ("" if v is None else f"{v:.1%}" if v < 1 else f"{v:.0%}" for v in (g.median, g.worst))
-            aside = f" [dim]({g.right} of {g.directions} on the right side of 1)[/dim]" if g.directions else ""
-            table.add_row(f"  {MODEL_TITLES.get(g.model, g.model)}{aside}", f"{g.cases}", f"{g.count}", median, worst, *held)
+            median, worst = (
+                "" if v is None else f"{v:.1%}" if v < 1 else f"{v:.0%}"
+                for v in (g.median, g.worst)
+            )
+            aside = (
+                f" [dim]({g.right} of {g.directions} on the right side of 1)[/dim]"
+                if g.directions
+                else ""
+            )
+            table.add_row(
+                f"  {MODEL_TITLES.get(g.model, g.model)}{aside}",
+                f"{g.cases}",
+                f"{g.count}",
+                median,
+                worst,
+                *held,
+            )
         console.print(table)
 
 

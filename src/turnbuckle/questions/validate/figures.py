@@ -1,4 +1,6 @@
-"""Figures of `turnbuckle validate`: predicted against measured by kind of question, and predicted over measured on one axis."""
+"""Figures of `turnbuckle validate`: predicted against measured by kind of question, and predicted
+over measured on one axis.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,12 @@ _PANEL, _COLUMNS, _GAP = 196, 3, 18
 _EDGE: Final = 1.15
 _LABELS: Final = {
     "s": "datum.value >= 0.999 ? format(datum.value, '.3~g') + ' s' : "
-    "datum.value >= 0.999e-3 ? format(datum.value * 1e3, '.3~g') + ' ms' : format(datum.value * 1e6, '.3~g') + ' µs'",
-    "B/s": "datum.value >= 0.999e12 ? format(datum.value / 1e12, '.3~g') + ' TB/s' : format(datum.value / 1e9, '.3~g') + ' GB/s'",
+    "datum.value >= 0.999e-3 ? format(datum.value * 1e3, '.3~g') + ' ms' : format(datum.value * "
+    "1e6, '.3~g') + ' µs'",
+    "B/s": (
+        "datum.value >= 0.999e12 ? format(datum.value / 1e12, '.3~g') + ' TB/s' : "
+        "format(datum.value / 1e9, '.3~g') + ' GB/s'"
+    ),
 }
 #: Ratios beyond these are drawn at the edge of the strip, as arrows would be.
 _LEAST, _MOST = 0.15, 6.0
@@ -72,9 +78,14 @@ def figures(validation: Validation) -> list[Figure]:
 
 
 def _tip(row: Row) -> str:
-    value, measured = (number(v, row.unit) if row.unit else f"{v:.3g}" for v in (row.predicted or 0.0, row.measured or 0.0))
+    value, measured = (
+        number(v, row.unit) if row.unit else f"{v:.3g}"
+        for v in (row.predicted or 0.0, row.measured or 0.0)
+    )
     by = MODEL_TITLES.get(row.model, row.model)
-    return f"{clean(row.case)}, {clean(row.quantity)} ({by}): predicted {value}, measured {measured}"
+    return (
+        f"{clean(row.case)}, {clean(row.quantity)} ({by}): predicted {value}, measured {measured}"
+    )
 
 
 def _legend(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
@@ -102,18 +113,39 @@ def scatter(rows: Sequence[Row]) -> Figure:
     stated = [r.covered for r in rows if r.covered is not None]
     inside = [sum((r.off or 0.0) <= share for r in rows) for share in (0.1, 0.5)]
     alt = (
-        f"Predicted against measured for {len(rows)} quantities: {inside[0]} within 10 percent, {inside[1]} within 50 percent. By "
+        f"Predicted against measured for {len(rows)} quantities: {inside[0]} within 10 percent, "
+        f"{inside[1]} within 50 percent. By "
         "kind, how many and how many within 50 percent: "
         + "; ".join(
-            f"{TITLES[k]} {sum(r.kind == k for r in rows)}, {sum(r.kind == k and (r.off or 0.0) <= 0.5 for r in rows)}" for k in kinds
+            (
+                f"{TITLES[k]} {sum(r.kind == k for r in rows)}, "
+                f"{sum(r.kind == k and (r.off or 0.0) <= 0.5 for r in rows)}"
+            )
+            for k in kinds
         )
     )
     caption = (
-        f"On the line a prediction is right. Dark band: within 10{NARROW}%; light band: within 50{NARROW}%. Vertical lines: the "
+        f"On the line a prediction is right. Dark band: within 10{NARROW}%; light band: within "
+        f"50{NARROW}%. Vertical lines: the "
         f"90{NARROW}% ranges that the predictions state"
-        + (f"; {sum(stated)} of {len(stated)} contain the measured value, and the dots of the others are open." if stated else ".")
+        + (
+            (
+                f"; {sum(stated)} of {len(stated)} contain the measured value, and the dots of "
+                "the others are open."
+            )
+            if stated
+            else "."
+        )
     )
-    return Figure("accuracy-scatter", "Predicted against measured", alt, spec, [_as_row(r) for r in rows], caption, legend=_legend(rows))
+    return Figure(
+        "accuracy-scatter",
+        "Predicted against measured",
+        alt,
+        spec,
+        [_as_row(r) for r in rows],
+        caption,
+        legend=_legend(rows),
+    )
 
 
 def _panel(title: str, rows: Sequence[Row]) -> Spec:
@@ -122,15 +154,24 @@ def _panel(title: str, rows: Sequence[Row]) -> Spec:
     if high / low < 30.0:
         middle = math.sqrt(low * high)
         low, high = middle / math.sqrt(30.0), middle * math.sqrt(30.0)
-    axis: Spec = {"values": _ticks(low, high), "labelExpr": _LABELS.get(rows[0].unit, "datum.value"), "grid": False}
+    axis: Spec = {
+        "values": _ticks(low, high),
+        "labelExpr": _LABELS.get(rows[0].unit, "datum.value"),
+        "grid": False,
+    }
     axis |= {"labelFontSize": 10, "titleFontSize": 10, "titlePadding": 4, "labelOverlap": False}
     x = quantity("measured", [low, high], log=10, title="measured", **axis)
     y = quantity("predicted", [low, high], log=10, title="predicted", **axis)
     layers: list[Spec] = []
     for share, colour in _GUIDES:
-        guide = [{"measured": m, "from": max(m * (1 - share), low), "to": min(m * (1 + share), high)} for m in _along(low, high)]
+        guide = [
+            {"measured": m, "from": max(m * (1 - share), low), "to": min(m * (1 + share), high)}
+            for m in _along(low, high)
+        ]
         layers.append(marks.band(guide, x, y, "from", "to", color=colour, opacity=1))
-    layers.append(marks.line([{"measured": v, "predicted": v} for v in (low, high)], x, y, 1, color=SOFT))
+    layers.append(
+        marks.line([{"measured": v, "predicted": v} for v in (low, high)], x, y, 1, color=SOFT)
+    )
     points: Rows = [
         {
             **{end: getattr(r, end) or 0.0 for end in ("measured", "predicted", "low", "high")},
@@ -164,21 +205,40 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def ratios(rows: Sequence[Row]) -> Figure:
-    """Draw predicted over measured, one line a kind and model: every quantity a dot, the median a bar."""
-    groups = list(dict.fromkeys((r.kind, r.model) for r in sorted(rows, key=lambda r: KINDS.index(r.kind))))
+    """Draw predicted over measured, one line a kind and model: every quantity a dot, the median a
+    bar.
+    """
+    groups = list(
+        dict.fromkeys((r.kind, r.model) for r in sorted(rows, key=lambda r: KINDS.index(r.kind)))
+    )
     dots, medians, heads = _lines(groups, rows)
     y = row_axis(len(groups))
-    labels: Spec = {"labelExpr": "datum.value == 1 ? 'right' : datum.value + '×'", "labelOverlap": False, "grid": False}
+    labels: Spec = {
+        "labelExpr": "datum.value == 1 ? 'right' : datum.value + '×'",
+        "labelOverlap": False,
+        "grid": False,
+    }
     title = "predicted over measured, logarithmic"
-    x = quantity("ratio", [_LEAST, _MOST], log=10, title=title, values=[0.2, 0.5, 1, 2, 5], **labels)
-    zones: Rows = [{"from": 1 - share, "to": 1 + share, "colour": colour} for share, colour in _GUIDES]
+    x = quantity(
+        "ratio", [_LEAST, _MOST], log=10, title=title, values=[0.2, 0.5, 1, 2, 5], **labels
+    )
+    zones: Rows = [
+        {"from": 1 - share, "to": 1 + share, "colour": colour} for share, colour in _GUIDES
+    ]
     left, right = 428, 62
     end = FULL - left - right + 10
     text: Spec = {"align": "left", "baseline": "middle", "fontSize": 11}
     count: Spec = {**text, "align": "right", "color": FAINT}
     layers = [
         marks.cells(zones, of(x, "from"), None, x2="to"),
-        marks.rules([h for h in heads[1:] if h["kind"]], 4 - left, y, x2=FULL - left - 4, color=RULE, yOffset=-11),
+        marks.rules(
+            [h for h in heads[1:] if h["kind"]],
+            4 - left,
+            y,
+            x2=FULL - left - 4,
+            color=RULE,
+            yOffset=-11,
+        ),
         marks.rules([{"ratio": 1}], x, color=SOFT),
         marks.points(dots, x, y, 44, 0.6, tip=True, opacity=0.7, encode={"shape": stated("shape")}),
         marks.labels(medians, end, y, "words", color=SOFT, **text),
@@ -190,13 +250,23 @@ def ratios(rows: Sequence[Row]) -> Figure:
     ]
     spec = plot(layers, 23 * len(groups), (left, right, 20, 44))
     alt = "Predicted over measured. " + " ".join(
-        f"{TITLES[k]}, {MODEL_TITLES[m]}: {row['words']} off in the median." for (k, m), row in zip(groups, medians, strict=True)
+        f"{TITLES[k]}, {MODEL_TITLES[m]}: {row['words']} off in the median."
+        for (k, m), row in zip(groups, medians, strict=True)
     )
     caption = (
-        f"Every dot is one quantity. Dark: within 10{NARROW}%; light: within 50{NARROW}%. Triangles lie beyond the edge. Median: of the "
-        "errors without sign (copies: WMAPE). The last line is not a model: it compares one run with another of the same configuration."
+        f"Every dot is one quantity. Dark: within 10{NARROW}%; light: within 50{NARROW}%. "
+        "Triangles lie beyond the edge. Median: of the "
+        "errors without sign (copies: WMAPE). The last line is not a model: it compares one run "
+        "with another of the same configuration."
     )
-    return Figure("accuracy-by-kind", "How far off the predictions are", alt, spec, [_as_row(r) for r in rows], caption)
+    return Figure(
+        "accuracy-by-kind",
+        "How far off the predictions are",
+        alt,
+        spec,
+        [_as_row(r) for r in rows],
+        caption,
+    )
 
 
 def _lines(groups: list[tuple[str, str]], rows: Sequence[Row]) -> tuple[Rows, Rows, Rows]:
@@ -214,10 +284,23 @@ def _lines(groups: list[tuple[str, str]], rows: Sequence[Row]) -> tuple[Rows, Ro
             far = not _LEAST <= value <= _MOST
             shape = ("triangle-right" if value > 1 else "triangle-left") if far else "circle"
             ratio = min(max(value, _LEAST), _MOST)
-            dots.append({"row": row, "ratio": ratio, "colour": COLOURS[model], "tip": _tip(r), "shape": shape})
+            dots.append(
+                {
+                    "row": row,
+                    "ratio": ratio,
+                    "colour": COLOURS[model],
+                    "tip": _tip(r),
+                    "shape": shape,
+                }
+            )
         medians.append({"row": row, "words": percent(middle)})
         heads.append(
-            {"row": row, "kind": TITLES[kind] if kind != last else "", "model": MODEL_TITLES[model], "count": f"{len(quantities)}"}
+            {
+                "row": row,
+                "kind": TITLES[kind] if kind != last else "",
+                "model": MODEL_TITLES[model],
+                "count": f"{len(quantities)}",
+            }
         )
         last = kind
     return dots, medians, heads
@@ -225,6 +308,14 @@ def _lines(groups: list[tuple[str, str]], rows: Sequence[Row]) -> tuple[Rows, Ro
 
 def _as_row(row: Row) -> dict[str, Any]:
     """Return the numbers of a comparison."""
-    words = {"case": clean(row.case), "kind": TITLES[row.kind], "model": MODEL_TITLES[row.model], "quantity": clean(row.quantity)}
-    numbers = {name: getattr(row, name) for name in ("unit", "measured", "predicted", "low", "high", "covered")}
+    words = {
+        "case": clean(row.case),
+        "kind": TITLES[row.kind],
+        "model": MODEL_TITLES[row.model],
+        "quantity": clean(row.quantity),
+    }
+    numbers = {
+        name: getattr(row, name)
+        for name in ("unit", "measured", "predicted", "low", "high", "covered")
+    }
     return {**words, **numbers, "off_percent": None if row.off is None else round(100 * row.off, 2)}

@@ -1,11 +1,13 @@
-"""Predictions against measurements: every validation case run, and the card that says how good the predictions are.
+"""Predictions against measurements: every validation case run, and the card that says how good the
+predictions are.
 
     off        WMAPE as a sum where there are many activities (D7), else |predicted / measured - 1|
     coverage   share of the stated 90 % intervals that hold the measured value, with its own 90 % interval (Clopper and Pearson 1934,
                of as many draws as there are cases: the quantities of one case err together)
     order      Kendall's tau-b, with the p value of no relation
 
-The card that ships with Turnbuckle (``accuracy.json``) is what `validate` came to when it was released.
+The card that ships with Turnbuckle (``accuracy.json``) is what `validate` came to when it was
+released.
 """
 
 from __future__ import annotations
@@ -37,12 +39,27 @@ from turnbuckle.questions.validate.rows import KINDS, Data, Row
 LARGE_BYTES: Final = 1e6
 #: Questions that no case covers.
 NOT_VALIDATED: Final = (
-    "added distance on a GPU: what was measured is an OpenCL device on a processor, its calls delayed or sent over TCP",
-    "run time across a change of coupling alone: the run times of the card are across two vendors' GPUs, of two programs",
-    "whole runs on another GPU of the same vendor, from a recording (benchmarks and public tables are held against the ratio alone)",
-    "collectives of more than two ranks (of GPUs their time is kept), and copies between devices that share a host's link",
+    (
+        "added distance on a GPU: what was measured is an OpenCL device on a processor, its "
+        "calls delayed or sent over TCP"
+    ),
+    (
+        "run time across a change of coupling alone: the run times of the card are across two "
+        "vendors' GPUs, of two programs"
+    ),
+    (
+        "whole runs on another GPU of the same vendor, from a recording (benchmarks and public "
+        "tables are held against the ratio alone)"
+    ),
+    (
+        "collectives of more than two ranks (of GPUs their time is kept), and copies between "
+        "devices that share a host's link"
+    ),
     "host work on another CPU: it is taken over as recorded",
-    "cores per GPU, sharing and contention on GPUs (held against their papers and other simulators; sharing on one OpenCL device)",
+    (
+        "cores per GPU, sharing and contention on GPUs (held against their papers and other "
+        "simulators; sharing on one OpenCL device)"
+    ),
 )
 
 
@@ -96,18 +113,26 @@ class Validation(Shown):
     not_validated: tuple[str, ...] = NOT_VALIDATED
 
     def table(self) -> pl.DataFrame:
-        """Return a row for each quantity: what was predicted, what was measured, how far off that is."""
+        """Return a row for each quantity: what was predicted, what was measured, how far off that
+        is.
+        """
         return pl.DataFrame([row_dict(row) for row in self.rows], infer_schema_length=None)
 
     def headline(self) -> str:
         """Return how much was held against measurement, in one line."""
-        return f"Validation: {len(self.rows):,} quantities of {self.cases} cases, {self.day}, version {self.release}"
+        return (
+            f"Validation: {len(self.rows):,} quantities of {self.cases} cases, {self.day}, "
+            f"version {self.release}"
+        )
 
     @property
     def card(self) -> list[Group]:
         """Return one group per kind and model, in the order of the kinds."""
         keys = dict.fromkeys((r.kind, r.model) for r in self.rows)
-        return [self._group([r for r in self.rows if (r.kind, r.model) == key]) for key in sorted(keys, key=lambda k: KINDS.index(k[0]))]
+        return [
+            self._group([r for r in self.rows if (r.kind, r.model) == key])
+            for key in sorted(keys, key=lambda k: KINDS.index(k[0]))
+        ]
 
     @property
     def coverage(self) -> Group | None:
@@ -117,10 +142,20 @@ class Validation(Shown):
 
     @property
     def by_width(self) -> list[tuple[str, Group]]:
-        """Return all intervals in groups of like width, the upper over the lower end: words for the width, and the group."""
-        stated = [(r, r.high / r.low if r.low else np.inf) for r in self.rows if r.covered is not None and r.low is not None and r.high]
+        """Return all intervals in groups of like width, the upper over the lower end: words for the
+        width, and the group.
+        """
+        stated = [
+            (r, r.high / r.low if r.low else np.inf)
+            for r in self.rows
+            if r.covered is not None and r.low is not None and r.high
+        ]
         edges = [1.0, *_WIDTHS, np.inf]
-        words = [f"to {_WIDTHS[0]:g} times", *(f"{a:g} to {b:g} times" for a, b in pairwise(_WIDTHS)), f"{_WIDTHS[-1]:g} times and more"]
+        words = [
+            f"to {_WIDTHS[0]:g} times",
+            *(f"{a:g} to {b:g} times" for a, b in pairwise(_WIDTHS)),
+            f"{_WIDTHS[-1]:g} times and more",
+        ]
         bins = [[r for r, width in stated if low <= width < high] for low, high in pairwise(edges)]
         return [(word, self._group(rows)) for word, rows in zip(words, bins, strict=True) if rows]
 
@@ -133,17 +168,35 @@ class Validation(Shown):
         covered = sum(bool(r.covered) for r in stated)
         # quantities of one case err together: each case counts as one draw
         draws = len({r.case for r in stated})
-        low, high = coverage_interval(covered * draws / len(stated), draws) if stated else (None, None)
-        orders = tuple((r.tau, r.p_value, r.count) for r in rows if r.tau is not None and r.p_value is not None)
+        low, high = (
+            coverage_interval(covered * draws / len(stated), draws) if stated else (None, None)
+        )
+        orders = tuple(
+            (r.tau, r.p_value, r.count) for r in rows if r.tau is not None and r.p_value is not None
+        )
         median = float(np.median([o for o, _ in off])) if off else None
         cases = {r.case for r in rows}
         scores = [r.score for r in rows if r.score is not None]
         named = [about for name, about in abouts.items() if name in cases]
-        score, clusters = float(np.mean(scores)) if scores else None, len({cluster.get(name, name) for name in cases})
-        doubts = (sum(bool(about.blind) for about in named), sum(bool(about.weak) for about in named))
-        directions = (sum(r.direction is True for r in rows), sum(r.direction is not None for r in rows))
-        counts, errors = (len(cases), len(rows)), (median, worst, where, covered, len(stated), low, high, orders)
-        return Group(*(rows[0].kind, rows[0].model, *counts, *errors, score, clusters, *doubts, *directions))
+        score, clusters = (
+            float(np.mean(scores)) if scores else None,
+            len({cluster.get(name, name) for name in cases}),
+        )
+        doubts = (
+            sum(bool(about.blind) for about in named),
+            sum(bool(about.weak) for about in named),
+        )
+        directions = (
+            sum(r.direction is True for r in rows),
+            sum(r.direction is not None for r in rows),
+        )
+        counts, errors = (
+            (len(cases), len(rows)),
+            (median, worst, where, covered, len(stated), low, high, orders),
+        )
+        return Group(
+            *(rows[0].kind, rows[0].model, *counts, *errors, score, clusters, *doubts, *directions)
+        )
 
     @property
     def findings(self) -> list[Finding]:
@@ -153,10 +206,21 @@ class Validation(Shown):
         """
         out = [finding(n.code, 1, n.case) for n in self.not_run]
         narrow = [g for g in self.card if g.high is not None and g.high < LEVEL]
-        out += [finding("A363", g.stated - g.covered, f"{TITLES[g.kind]} ({MODEL_TITLES[g.model]}): {_held(g)}") for g in narrow]
+        out += [
+            finding(
+                "A363",
+                g.stated - g.covered,
+                f"{TITLES[g.kind]} ({MODEL_TITLES[g.model]}): {_held(g)}",
+            )
+            for g in narrow
+        ]
         every = self.coverage
         if not narrow and every is not None and every.high is not None and every.high < LEVEL:
-            out.append(finding("A363", every.stated - every.covered, f"all intervals together: {_held(every)}"))
+            out.append(
+                finding(
+                    "A363", every.stated - every.covered, f"all intervals together: {_held(every)}"
+                )
+            )
         return merge(out)
 
     def about(self, name: str) -> About | None:
@@ -183,7 +247,8 @@ def _held(group: Group) -> str:
 
 
 def coverage_interval(covered: float, stated: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval of the coverage behind `covered` of `stated` independent intervals (Clopper and Pearson 1934).
+    """Return the interval of the coverage behind `covered` of `stated` independent intervals
+    (Clopper and Pearson 1934).
 
     Parts of an interval may count.
 
@@ -196,7 +261,9 @@ def coverage_interval(covered: float, stated: int, level: float = LEVEL) -> tupl
     return low, high
 
 
-def validate(cases: Iterable[Case], data: Path | None, progress: Callable[[str], object] | None = None) -> Validation:
+def validate(
+    cases: Iterable[Case], data: Path | None, progress: Callable[[str], object] | None = None
+) -> Validation:
     """Run cases.
 
     Parameters
@@ -207,8 +274,8 @@ def validate(cases: Iterable[Case], data: Path | None, progress: Callable[[str],
 
     Returns
     -------
-    Rows of all questions that could be answered; the others are in `not_run`: A360 its files are not there, A361 it waits for
-    a measurement, A362 Turnbuckle refused it.
+    Rows of all questions that could be answered; the others are in `not_run`: A360 its files are
+    not there, A361 it waits for a measurement, A362 Turnbuckle refused it.
     """
     shelf, abouts = Data(data), []
     rows: list[Row] = []
@@ -217,40 +284,82 @@ def validate(cases: Iterable[Case], data: Path | None, progress: Callable[[str],
     together = clusters(listed)
     for case in listed:
         what = (case.a.what, case.b.what or case.a.what)
-        abouts.append(About(case.name, case.title, case.known, case.why, *what, together[case.name], case.blind, case.weak))
+        abouts.append(
+            About(
+                case.name,
+                case.title,
+                case.known,
+                case.why,
+                *what,
+                together[case.name],
+                case.blind,
+                case.weak,
+            )
+        )
         if progress is not None:
             progress(case.name)
         if case.waits:
             left.append(NotRun(case.name, "A361", f"waits for {case.waits}"))
         elif gone := case.missing(data):
             more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-            left.append(NotRun(case.name, "A360", f"{gone[0]}{more} not there" + ("" if data else "; no data folder was given")))
+            left.append(
+                NotRun(
+                    case.name,
+                    "A360",
+                    f"{gone[0]}{more} not there" + ("" if data else "; no data folder was given"),
+                )
+            )
         else:
             for question in case.asks:
                 try:
                     for row in registry.load("predictions", question.model)(case, question, shelf):
                         if row.measured is not None and not 0.0 < row.measured < float("inf"):
-                            why = f"{question.model}: {row.quantity}: the measured value is none: {row.measured:g}"
+                            why = (
+                                f"{question.model}: {row.quantity}: the measured value is none: "
+                                f"{row.measured:g}"
+                            )
                             left.append(NotRun(case.name, "A362", why))
                         else:
                             rows.append(row)
                 except TurnbuckleError as error:
                     evidence = f": {error.found}" if error.found else ""
-                    left.append(NotRun(case.name, "A362", f"{question.model}: {error.code} {error.what}{evidence}"))
+                    left.append(
+                        NotRun(
+                            case.name,
+                            "A362",
+                            f"{question.model}: {error.code} {error.what}{evidence}",
+                        )
+                    )
     rows += _machines_in_order(rows)
-    return Validation(tuple(rows), tuple(abouts), tuple(left), date.today().isoformat(), version("turnbuckle"), len(listed))
+    return Validation(
+        tuple(rows),
+        tuple(abouts),
+        tuple(left),
+        date.today().isoformat(),
+        version("turnbuckle"),
+        len(listed),
+    )
 
 
 def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
-    """Return the order of machines by bandwidth of their large copies to the device, predicted and measured."""
+    """Return the order of machines by bandwidth of their large copies to the device, predicted and
+    measured.
+    """
     copies = (
-        r for r in rows if r.kind in ("transfers", "pageable") and r.model in ("datasheet", "machine") and r.quantity.startswith("h2d")
+        r
+        for r in rows
+        if r.kind in ("transfers", "pageable")
+        and r.model in ("datasheet", "machine")
+        and r.quantity.startswith("h2d")
     )
-    large = [r for r in copies if r.size_bytes >= LARGE_BYTES * r.count and r.predicted and r.measured]
+    large = [
+        r for r in copies if r.size_bytes >= LARGE_BYTES * r.count and r.predicted and r.measured
+    ]
     if len(large) < 3:
         return []
     predicted, actual = (
-        [r.size_bytes / (value or 1.0) for r, value in zip(large, values, strict=True)] for values in _predicted_and_measured(large)
+        [r.size_bytes / (value or 1.0) for r, value in zip(large, values, strict=True)]
+        for values in _predicted_and_measured(large)
     )
     if len({*predicted}) < 2 or len({*actual}) < 2:
         return []  # equal values have no order to test
@@ -260,7 +369,18 @@ def _machines_in_order(rows: Sequence[Row]) -> list[Row]:
     tau = kendalltau(predicted, actual)
     name = "order of nodes by the bandwidth of large copies to the device"
     return [
-        Row("(all)", "ranking", "datasheet", name, "", None, None, count=len(large), tau=float(tau.statistic), p_value=float(tau.pvalue))
+        Row(
+            "(all)",
+            "ranking",
+            "datasheet",
+            name,
+            "",
+            None,
+            None,
+            count=len(large),
+            tau=float(tau.statistic),
+            p_value=float(tau.pvalue),
+        )
     ]
 
 
@@ -290,7 +410,11 @@ def shipped() -> Validation:
     return from_dict(document_shipped())
 
 
-def of_cases(names: Sequence[str] = (), cases: str | Path = "validation/cases", data: str | Path | None = None) -> Validation:
+def of_cases(
+    names: Sequence[str] = (),
+    cases: str | Path = "validation/cases",
+    data: str | Path | None = None,
+) -> Validation:
     """Return predictions beside measurements, case by case: ``turnbuckle validate``.
 
     Parameters

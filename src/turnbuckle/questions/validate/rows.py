@@ -1,4 +1,6 @@
-"""One quantity of a validation case, predicted and measured, and the files that cases are made from, each read once."""
+"""One quantity of a validation case, predicted and measured, and the files that cases are made
+from, each read once.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,39 @@ from turnbuckle.questions.validate.cases import Case, Side
 from turnbuckle.questions.validate.variants import Part, cut, prepare
 from turnbuckle.trace.read import read
 
-#: Kinds of question, in the order of the card; words for people stand in `turnbuckle.questions.validate.card`.
-_OF_RUNS: Final = ("run time", "slack", "distance", "bandwidth", "tolerance", "remoting", "message delay", "sharing", "transfers")
-_OF_PARTS: Final = ("pageable", "migrations", "messages", "rates", "launches", "launch counts", "kernels", "kernel pairs", "collectives")
+#: Kinds of question, in the order of the card; words for people stand in
+#: `turnbuckle.questions.validate.card`.
+_OF_RUNS: Final = (
+    "run time",
+    "slack",
+    "distance",
+    "bandwidth",
+    "tolerance",
+    "remoting",
+    "message delay",
+    "sharing",
+    "transfers",
+)
+_OF_PARTS: Final = (
+    "pageable",
+    "migrations",
+    "messages",
+    "rates",
+    "launches",
+    "launch counts",
+    "kernels",
+    "kernel pairs",
+    "collectives",
+)
 KINDS: Final = (*_OF_RUNS, *_OF_PARTS, "tables", "replay", "variants", "ranking", "noise")
 #: Kinds whose values are ratios of two machines: above 1 one of them is faster, below it the other.
 RATIOS: Final = ("kernels", "kernel pairs", "collectives", "tables")
-_POINTS: Final = {"direction": pl.String, "memory": pl.String, "size_bytes": pl.Float64, "seconds": pl.Float64}
+_POINTS: Final = {
+    "direction": pl.String,
+    "memory": pl.String,
+    "size_bytes": pl.Float64,
+    "seconds": pl.Float64,
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +68,8 @@ class Row:
     unit : of the values; empty for counts and ratios.
     predicted, measured : values; None for an order.
     low, high : the prediction's 90 % interval; None where the model states none.
-    wmape : share of the measured time by which single activities are off, added up without sign; None where there is one value.
+    wmape : share of the measured time by which single activities are off, added up without sign;
+        None where there is one value.
     count : activities, points or runs behind it.
     size_bytes : bytes behind a time of copies [B]; 0 otherwise.
     tau, p_value : of an order.
@@ -71,13 +100,21 @@ class Row:
     @property
     def off(self) -> float | None:
         """Return the error without its sign: WMAPE for many activities, else the relative error."""
-        return self.wmape if self.wmape is not None else None if self.error is None else abs(self.error)
+        return (
+            self.wmape
+            if self.wmape is not None
+            else None
+            if self.error is None
+            else abs(self.error)
+        )
 
     @property
     def score(self) -> float | None:
-        """Return the interval score over the measured value (Gneiting and Raftery 2007, eq 43), smaller is better.
+        """Return the interval score over the measured value (Gneiting and Raftery 2007, eq 43),
+        smaller is better.
 
-        A value without an interval counts as one of no width, so that a model and what it is compared with have one scale.
+        A value without an interval counts as one of no width, so that a model and what it is
+        compared with have one scale.
         """
         if self.predicted is None or not self.measured:
             return None
@@ -87,8 +124,15 @@ class Row:
 
     @property
     def direction(self) -> bool | None:
-        """Return whether a ratio is predicted on the side of 1 that it was measured on; None for other values, and where either is 1."""
-        if self.kind not in RATIOS or not self.predicted or not self.measured or 1.0 in (self.predicted, self.measured):
+        """Return whether a ratio is predicted on the side of 1 that it was measured on; None for
+        other values, and where either is 1.
+        """
+        if (
+            self.kind not in RATIOS
+            or not self.predicted
+            or not self.measured
+            or 1.0 in (self.predicted, self.measured)
+        ):
             return None
         return (self.predicted > 1.0) == (self.measured > 1.0)
 
@@ -129,15 +173,21 @@ class Data:
         return run
 
     def _gpu_part(self, path: Path, phase: int | None) -> Part:
-        """Return the part of a recording that uses the GPU, or one phase of it.  Raises ValueError where there is none."""
+        """Return the part of a recording that uses the GPU, or one phase of it.  Raises ValueError
+        where there is none.
+        """
         return prepare(cut(read(path, use_cache=False), phase))
 
     def side(self, case: Case, side: Side) -> Run:
         """Return the run at one end of a case, as `path` finds it."""
         return self.seen(self.path(case, side.file), side.machine, side.part)
 
-    def _transfers(self, path: Path, machine: str, copied_size: float | None) -> tuple[Transfers, Machine | None]:
-        """Return the copies of a recording or of measured curves, depending on the content of the file."""
+    def _transfers(
+        self, path: Path, machine: str, copied_size: float | None
+    ) -> tuple[Transfers, Machine | None]:
+        """Return the copies of a recording or of measured curves, depending on the content of the
+        file.
+        """
         if self._measured(path):
             return measured(read_measured(path, size_bytes=copied_size)), None
         seen = self.seen(path, machine)
@@ -149,14 +199,26 @@ class Data:
             return False
         with opened(place) as file:
             raw = file.read()
-        return b"\x00" not in raw[:4096] and not raw.startswith(b"\x1f\x8b") and format_of(raw.decode("utf-8", "replace")) is not None
+        return (
+            b"\x00" not in raw[:4096]
+            and not raw.startswith(b"\x1f\x8b")
+            and format_of(raw.decode("utf-8", "replace")) is not None
+        )
 
     def _points(self, path: Path) -> pl.DataFrame:
-        """Return direction, memory, size [B] and time [s] of every copy, migration, measured point, or turn of a ping-pong."""
+        """Return direction, memory, size [B] and time [s] of every copy, migration, measured point,
+        or turn of a ping-pong.
+        """
         if self._measured(path):
             parts = [
                 pl.DataFrame(
-                    {"direction": c.direction, "memory": c.memory, "size_bytes": c.size_bytes, "seconds": c.seconds}, schema=_POINTS
+                    {
+                        "direction": c.direction,
+                        "memory": c.memory,
+                        "size_bytes": c.size_bytes,
+                        "seconds": c.seconds,
+                    },
+                    schema=_POINTS,
                 )
                 for c in read_measured(path).curves
             ]
@@ -164,14 +226,22 @@ class Data:
         profile = self.seen(path, "").profile
         if profile.trace.mpi.height and not profile.trace.copies.height:
             return ping_pong(profile)
-        moved = pl.col("kind").cast(pl.String).str.starts_with("copy_") | (pl.col("kind") == "migration")
-        moves = profile.activities.filter(moved & (pl.col("size_bytes") > 0) & (pl.col("seconds") > 0)).sort("start_ns")
-        memory, size = pl.col("memory").cast(pl.String).fill_null("unknown"), pl.col("size_bytes").cast(pl.Float64)
+        moved = pl.col("kind").cast(pl.String).str.starts_with("copy_") | (
+            pl.col("kind") == "migration"
+        )
+        moves = profile.activities.filter(
+            moved & (pl.col("size_bytes") > 0) & (pl.col("seconds") > 0)
+        ).sort("start_ns")
+        memory, size = (
+            pl.col("memory").cast(pl.String).fill_null("unknown"),
+            pl.col("size_bytes").cast(pl.Float64),
+        )
         return moves.select(pl.col("direction").cast(pl.String), memory, size, "seconds")
 
 
 def ping_pong(profile: Profile) -> pl.DataFrame:
-    """Return half the time from each send of the first rank to the end of its answer: one way of a ping-pong.
+    """Return half the time from each send of the first rank to the end of its answer: one way of a
+    ping-pong.
 
     The answer is the receive of as many bytes right after the send.
 
@@ -181,17 +251,27 @@ def ping_pong(profile: Profile) -> pl.DataFrame:
     """
     calls = profile.trace.mpi
     names = profile.trace.text(calls).to_list()
-    frame = calls.with_columns(called=pl.Series([(n or "").removeprefix("P") for n in names])).sort("start_ns")
+    frame = calls.with_columns(called=pl.Series([(n or "").removeprefix("P") for n in names])).sort(
+        "start_ns"
+    )
     first = frame.filter(pl.col("thread") == frame["thread"].min())
     turn = first.with_columns(
         then=pl.col("called").shift(-1),
         then_bytes=pl.coalesce("receive_bytes", "size_bytes").shift(-1),
         returned_ns=pl.col("end_ns").shift(-1),
     )
-    pairs = turn.filter((pl.col("called") == "MPI_Send") & (pl.col("then") == "MPI_Recv") & (pl.col("size_bytes") == pl.col("then_bytes")))
+    pairs = turn.filter(
+        (pl.col("called") == "MPI_Send")
+        & (pl.col("then") == "MPI_Recv")
+        & (pl.col("size_bytes") == pl.col("then_bytes"))
+    )
     if not pairs.height:
-        raise error_of("A192.ping-pong", where=profile.trace.name, found=f"{calls.height} MPI calls")
+        raise error_of(
+            "A192.ping-pong", where=profile.trace.name, found=f"{calls.height} MPI calls"
+        )
     half = (pl.col("returned_ns") - pl.col("start_ns")) * 0.5e-9
     size = pl.col("size_bytes").cast(pl.Float64)
-    halves = pairs.select(direction=pl.lit("h2h"), memory=pl.lit("unknown"), size_bytes=size, seconds=half)
+    halves = pairs.select(
+        direction=pl.lit("h2h"), memory=pl.lit("unknown"), size_bytes=size, seconds=half
+    )
     return halves.filter(pl.col("size_bytes") > 0)

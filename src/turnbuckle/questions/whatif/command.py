@@ -10,7 +10,16 @@ from rich.text import Text
 from turnbuckle.show.kernel_names import kernel_labels
 from turnbuckle.show.terminal.asked import Draws, On, Seed, draws_of, replaying, targets
 from turnbuckle.show.terminal.cells import plain, seconds
-from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, FormatOption, NoCache, Output, Recorded, Source, listed
+from turnbuckle.show.terminal.options import (
+    ASKED_PART,
+    AskedPart,
+    FormatOption,
+    NoCache,
+    Output,
+    Recorded,
+    Source,
+    listed,
+)
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import judged
 from turnbuckle.show.terminal.tables import print_findings, unframed
@@ -26,7 +35,11 @@ _SHOWN: Final = 0.0005
 
 Apply = Annotated[
     list[str] | None,
-    Parameter(name="--apply", help="edits to make together, by their names; several times or with commas", negative=()),
+    Parameter(
+        name="--apply",
+        help="edits to make together, by their names; several times or with commas",
+        negative=(),
+    ),
 ]
 
 
@@ -44,31 +57,42 @@ def whatif(
     no_cache: NoCache = False,
     part: AskedPart = ASKED_PART,
 ) -> int:
-    """Say which change to the program pays, here and on other machines: other copies, launches, waits, allocations, host work.
+    """Say which change to the program pays, here and on other machines: other copies, launches,
+    waits, allocations, host work.
 
-    Each edit is made on the graph of the run and replayed. Those that take a wait or an order away save between nothing and all of it: the
-    recording does not show what the program reads.
+    Each edit is made on the graph of the run and replayed. Those that take a wait or an order away
+    save between nothing and all of it: the recording does not show what the program reads.
     """
     from turnbuckle.questions.whatif.question import of_run
 
     seen = judged(recording, source, no_cache, part)
     with replaying():
-        answer = of_run(seen, targets(on) or (), listed(apply or []), draws=draws_of(draws), seed=seed)
+        answer = of_run(
+            seen, targets(on) or (), listed(apply or []), draws=draws_of(draws), seed=seed
+        )
     emit(answer, answer.table().to_dicts(), show, format, output)
     return 0
 
 
 def show(console: Console, answer: Whatif) -> None:
-    """Print the best edit, run times as they are, each edit with what it saves and what it needs."""
+    """Print the best edit, run times as they are, each edit with what it saves and what it
+    needs.
+    """
     console.print(Text(answer.headline(), "bold"))
     console.print()
-    heads = ("edit", *(plain(u.title if u.target != "self" else "here", 28) for u in answer.unchanged))
+    heads = (
+        "edit",
+        *(plain(u.title if u.target != "self" else "here", 28) for u in answer.unchanged),
+    )
     console.print(Text("what an edit saves of the run time, with its range", "italic"))
     table = unframed(*heads)
     table.columns[0].no_wrap = True
     table.add_row("none: run time", *(seconds(u.seconds) for u in answer.unchanged))
     if len(answer.unchanged) > 1:
-        table.add_row("none: saves", *(_ranged(u.share, u.share_lower, u.share_upper) for u in answer.unchanged))
+        table.add_row(
+            "none: saves",
+            *(_ranged(u.share, u.share_lower, u.share_upper) for u in answer.unchanged),
+        )
     shown = [gain for gain in answer.gains if max(_reach(s) for s in gain.savings) >= _SHOWN]
     for gain in [*shown, *([answer.together] if answer.together else [])]:
         table.add_row(plain(gain.name), *(_share(s) for s in gain.savings))
@@ -77,7 +101,12 @@ def show(console: Console, answer: Whatif) -> None:
         console.print(Text(plain(sentence, 400)))
     for gain in shown:
         console.print()
-        console.print(Text(f"{plain(gain.name)}: {plain(gain.title, 120)} ({gain.count:,}; {seconds(gain.recorded_seconds)} as recorded)"))
+        console.print(
+            Text(
+                f"{plain(gain.name)}: {plain(gain.title, 120)} ({gain.count:,}; "
+                f"{seconds(gain.recorded_seconds)} as recorded)"
+            )
+        )
         words = unframed("", "", words=("",), heading=False)
         for place in gain.places:
             words.add_row("  where", _placed(place))
@@ -87,7 +116,9 @@ def show(console: Console, answer: Whatif) -> None:
     if none := [plain(gain.name) for gain in answer.gains if gain not in shown]:
         console.print()
         console.print(Text(f"without effect on any of these machines: {', '.join(none)}", "dim"))
-    print_findings(console, [f for f in answer.findings if f.code in ("A309", "A741", "A560", "A561")])
+    print_findings(
+        console, [f for f in answer.findings if f.code in ("A309", "A741", "A560", "A561")]
+    )
 
 
 def _placed(place: Place) -> str:
@@ -99,7 +130,13 @@ def _placed(place: Place) -> str:
     """
     within = [] if place.range is None else [f"in {plain(place.range, 60)}"]
     steps = (
-        [] if place.steps is None else [f"step {place.steps[0]}" if len(set(place.steps)) == 1 else "steps {} to {}".format(*place.steps)]
+        []
+        if place.steps is None
+        else [
+            f"step {place.steps[0]}"
+            if len(set(place.steps)) == 1
+            else "steps {} to {}".format(*place.steps)
+        ]
     )
     where = ", ".join([*within, *steps])
     kernel = "" if place.kernel is None else f" with {plain(kernel_labels([place.kernel])[0], 60)}"

@@ -1,4 +1,6 @@
-"""Edits of copies: pinned memory, a stream of their own, small ones in one, the next one ahead, pages before they are missed."""
+"""Edits of copies: pinned memory, a stream of their own, small ones in one, the next one ahead,
+pages before they are missed.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +47,14 @@ def pin(seen: Seen) -> Edit | None:
         shorter = shorter_pieces(ready, ratio)
         graph = ready.timeline.graph
         runs = graph.kind == EDGE["run"]
-        by_edge = np.concatenate([ratio, np.ones(len(ready.run) - len(ratio))])[ready.timeline.piece[graph.owner[runs]]]
+        by_edge = np.concatenate([ratio, np.ones(len(ready.run) - len(ratio))])[
+            ready.timeline.piece[graph.owner[runs]]
+        ]
         now = shorter.run.memory.copy()
         now[: len(rows)][rows] = "pinned"
-        return relagged(replace(shorter, run=replace(shorter.run, memory=now)), runs, lambda lag: lag * by_edge)
+        return relagged(
+            replace(shorter, run=replace(shorter.run, memory=now)), runs, lambda lag: lag * by_edge
+        )
 
     count, seconds = round(float(run.count[rows].sum())), float(run.seconds[rows].sum())
     return Edit.worded("pin", count, seconds, apply, apply, np.flatnonzero(rows[seen.piece]))
@@ -56,15 +62,21 @@ def pin(seen: Seen) -> Edit | None:
 
 def _pageable(run: Pieces) -> Bool:
     """Return which pieces are copies of pageable memory."""
-    return np.asarray(np.isin(run.kind, _HOST_COPIES) & (run.memory == "pageable") & (run.seconds > 0))
+    return np.asarray(
+        np.isin(run.kind, _HOST_COPIES) & (run.memory == "pageable") & (run.seconds > 0)
+    )
 
 
 def pinned_ratio(run: Pieces, source: Machine, model: Model) -> Float:
-    """Return per piece what copies of pageable memory take of their time once the memory is pinned; 1 for everything else."""
+    """Return per piece what copies of pageable memory take of their time once the memory is pinned;
+    1 for everything else.
+    """
     rows = _pageable(run)
     memory = run.memory.copy()
     memory[rows] = "pinned"
-    before, after = (copy_seconds(pieces, source, model) for pieces in (run, replace(run, memory=memory)))
+    before, after = (
+        copy_seconds(pieces, source, model) for pieces in (run, replace(run, memory=memory))
+    )
     if before is None or after is None:
         return np.ones(len(run))
     ratio = np.divide(after, before, out=np.ones(len(run)), where=before > 0)
@@ -92,9 +104,14 @@ def own_stream(seen: Seen) -> Edit | None:
 
 
 def batch(seen: Seen) -> Edit | None:
-    """Return the edit that makes one copy of those that follow each other in one direction, at the place of the last of them."""
+    """Return the edit that makes one copy of those that follow each other in one direction, at the
+    place of the last of them.
+    """
     run, piece, kind = seen.ready.run, seen.piece, seen.kind
-    each, empty = (copy_seconds(p, seen.source, seen.model) for p in (run, replace(run, size_bytes=np.zeros(len(run)))))
+    each, empty = (
+        copy_seconds(p, seen.source, seen.model)
+        for p in (run, replace(run, size_bytes=np.zeros(len(run))))
+    )
     if each is None or empty is None:
         return None
     # small: the bytes take less than the copy's fixed cost
@@ -102,23 +119,37 @@ def batch(seen: Seen) -> Edit | None:
     length = seen.ends - seen.begins
 
     def joined(first_copy: Int, next_copy: Int) -> Bool:
-        alike = (kind[first_copy] == kind[next_copy]) & (run.memory[piece[first_copy]] == run.memory[piece[next_copy]])
-        # the host may read what a copy to it brought: a pause that is longer than the calls around it is taken for that
+        alike = (kind[first_copy] == kind[next_copy]) & (
+            run.memory[piece[first_copy]] == run.memory[piece[next_copy]]
+        )
+        # the host may read what a copy to it brought: a pause that is longer than the calls around
+        # it is taken for that
         first, then = seen.caller[first_copy], seen.caller[next_copy]
         pause = seen.begins[then] - seen.ends[first]
-        return np.asarray(alike & ((kind[first_copy] == "copy_h2d") | (pause <= np.maximum(length[first], length[then]))))
+        return np.asarray(
+            alike
+            & (
+                (kind[first_copy] == "copy_h2d")
+                | (pause <= np.maximum(length[first], length[then]))
+            )
+        )
 
     groups = seen.groups(copies, joined)
     if not groups:
         return None
-    members, group = np.concatenate(groups), np.repeat(np.arange(len(groups)), [len(g) for g in groups])
+    members, group = (
+        np.concatenate(groups),
+        np.repeat(np.arange(len(groups)), [len(g) for g in groups]),
+    )
     last = np.array([g[-1] for g in groups])
     size = np.bincount(group, run.size_bytes[piece[members]]).astype(np.float64)
     whole = copy_seconds(like(run, piece[last], size), seen.source, seen.model)
     if whole is None:
         return None
     apart = np.bincount(group, each[piece[members]])
-    shorter: Float = np.minimum(np.divide(whole, apart, out=np.ones(len(groups)), where=apart > 0), 1.0)
+    shorter: Float = np.minimum(
+        np.divide(whole, apart, out=np.ones(len(groups)), where=apart > 0), 1.0
+    )
     of = np.full(len(kind), -1, dtype=np.int64)
     of[members] = group
     earlier = np.setdiff1d(members, last)
@@ -135,19 +166,30 @@ def batch(seen: Seen) -> Edit | None:
     def apply(*, packed: bool) -> Callable[[Prepared], Prepared]:
         def make(ready: Prepared) -> Prepared:
             share = np.ones(len(groups)) if packed else shorter
-            joint = prompt(without(removed(merged(ready, Merged(of, last, size, share)), gone), idle), idled)
+            joint = prompt(
+                without(removed(merged(ready, Merged(of, last, size, share)), gone), idle), idled
+            )
             if packed:
-                return _packing(joint, seen, last, np.bincount(group, length[members]).astype(np.float64))
-            return prompt(relagged(joint, loops, np.zeros_like), begin(seen.graph.owner[loops].astype(np.int64)))
+                return _packing(
+                    joint, seen, last, np.bincount(group, length[members]).astype(np.float64)
+                )
+            return prompt(
+                relagged(joint, loops, np.zeros_like),
+                begin(seen.graph.owner[loops].astype(np.int64)),
+            )
 
         return make
 
     seconds, ends = float(length[members].sum()) * 1e-9, (apply(packed=False), apply(packed=True))
-    return Edit.worded("batch", len(members), seconds, *ends, members, members=len(members), groups=len(groups))
+    return Edit.worded(
+        "batch", len(members), seconds, *ends, members, members=len(members), groups=len(groups)
+    )
 
 
 def prefetch(seen: Seen) -> Edit | None:
-    """Return the edit that copies the input of the next step while the kernels of this one run, into the second of two buffers."""
+    """Return the edit that copies the input of the next step while the kernels of this one run,
+    into the second of two buffers.
+    """
     kind, track, work = seen.kind, seen.track, seen.work
     rows = work[np.isin(kind[work], ("copy_h2d", "kernel"))]
     rows = rows[(kind[rows] == "kernel") | (seen.caller[rows] >= 0)]
@@ -177,32 +219,67 @@ def prefetch(seen: Seen) -> Edit | None:
     delivery = np.zeros(len(kind), dtype=np.int64)
     delivers = (graph.kind == EDGE["deliver"]) & taken[graph.owner]
     delivery[graph.owner[delivers]] = graph.lag_ns[delivers]
-    returns = (graph.kind == EDGE["sync"]) & (graph.source > 0) & taken[np.maximum(graph.source // 2 - 1, 0)]
+    returns = (
+        (graph.kind == EDGE["sync"])
+        & (graph.source > 0)
+        & taken[np.maximum(graph.source // 2 - 1, 0)]
+    )
     returns &= seen.caller[np.maximum(graph.source // 2 - 1, 0)] == graph.owner
 
     def apply(ready: Prepared) -> Prepared:
-        free = without(_passed(_in_turn(ready, seen, kind == "copy_h2d"), seen, taken, np.zeros_like(taken)), delivers | returns)
-        early = waiting(prompt(free, begin(copies)), finish(before), begin(copies), delivery[copies], "deliver")
+        free = without(
+            _passed(_in_turn(ready, seen, kind == "copy_h2d"), seen, taken, np.zeros_like(taken)),
+            delivers | returns,
+        )
+        early = waiting(
+            prompt(free, begin(copies)), finish(before), begin(copies), delivery[copies], "deliver"
+        )
         held = buffer >= 0
-        return waiting(early, finish(buffer[held]), begin(copies[held]), np.zeros(int(held.sum()), dtype=np.int64), "event")
+        return waiting(
+            early,
+            finish(buffer[held]),
+            begin(copies[held]),
+            np.zeros(int(held.sum()), dtype=np.int64),
+            "event",
+        )
 
-    return Edit.worded("prefetch", len(copies), float((seen.ends - seen.begins)[copies].sum()) * 1e-9, apply, activities=copies)
+    return Edit.worded(
+        "prefetch",
+        len(copies),
+        float((seen.ends - seen.begins)[copies].sum()) * 1e-9,
+        apply,
+        activities=copies,
+    )
 
 
 def prefetch_pages(seen: Seen) -> Edit | None:
-    """Return the edit that moves pages of managed memory to the device before the kernel that would wait for them."""
+    """Return the edit that moves pages of managed memory to the device before the kernel that would
+    wait for them.
+    """
     pages = _waited_pages(seen)
-    return None if not pages.any() else _unfaulted("prefetch pages", seen, pages, seen.source.value("gpu.memory_bandwidth"))
+    return (
+        None
+        if not pages.any()
+        else _unfaulted("prefetch pages", seen, pages, seen.source.value("gpu.memory_bandwidth"))
+    )
 
 
 def advise(seen: Seen) -> Edit | None:
-    """Return the edit that keeps pages in one place which host and device use in turn: those that come again behind one that left."""
+    """Return the edit that keeps pages in one place which host and device use in turn: those that
+    come again behind one that left.
+    """
     pages = _waited_pages(seen)
     left = seen.direction == "migration_d2h"
     if not pages.any() or not left.any():
         return None
     again = pages & (seen.begins > seen.begins[left].min())
-    return None if not again.any() else _unfaulted("advise", seen, again, link_bandwidth(seen.source, "h2d", seen.source), left)
+    return (
+        None
+        if not again.any()
+        else _unfaulted(
+            "advise", seen, again, link_bandwidth(seen.source, "h2d", seen.source), left
+        )
+    )
 
 
 def _waited_pages(seen: Seen) -> Bool:
@@ -213,8 +290,11 @@ def _waited_pages(seen: Seen) -> Bool:
     return np.asarray(pages & (seen.kind == "migration"))
 
 
-def _unfaulted(kind: str, seen: Seen, pages: Bool, rate: Float | float | None, left: Bool | None = None) -> Edit:
-    """Return an edit after which kernels do not stand still for some pages; at best what lay between takes no longer than the bytes.
+def _unfaulted(
+    kind: str, seen: Seen, pages: Bool, rate: Float | float | None, left: Bool | None = None
+) -> Edit:
+    """Return an edit after which kernels do not stand still for some pages; at best what lay
+    between takes no longer than the bytes.
 
     Parameters
     ----------
@@ -228,7 +308,9 @@ def _unfaulted(kind: str, seen: Seen, pages: Bool, rate: Float | float | None, l
     others = np.zeros(len(seen.kind), dtype=np.bool_)
     others[kernel[edges & ~pages[graph.owner] & (seen.kind[graph.owner] == "migration")]] = True
     # the stretch behind a kernel's last page goes along where no page of it stays
-    between = edges & (pages[graph.owner] | ((seen.kind[graph.owner] == "kernel") & ~others[kernel]))
+    between = edges & (
+        pages[graph.owner] | ((seen.kind[graph.owner] == "kernel") & ~others[kernel])
+    )
     own, size = np.zeros(len(seen.kind)), np.zeros(len(seen.kind))
     np.add.at(own, kernel[between], graph.lag_ns[between].astype(np.float64))
     brought = edges & pages[graph.owner]
@@ -243,7 +325,9 @@ def _unfaulted(kind: str, seen: Seen, pages: Bool, rate: Float | float | None, l
     instants = np.concatenate([begin(gone), finish(gone), finish(kernels)])
 
     def apply(ready: Prepared) -> Prepared:
-        ahead = relagged(removed(ready, still_there), shorter, lambda lag: lag * share[kernel[shorter]])
+        ahead = relagged(
+            removed(ready, still_there), shorter, lambda lag: lag * share[kernel[shorter]]
+        )
         return prompt(ahead, instants)
 
     seconds = float((seen.ends - seen.begins)[kernels].sum()) * 1e-9
@@ -251,7 +335,9 @@ def _unfaulted(kind: str, seen: Seen, pages: Bool, rate: Float | float | None, l
 
 
 def copy_seconds(pieces: Pieces, machine: Machine, model: Model) -> Float | None:
-    """Return the price of one copy of each piece on a machine [s], 0 for what is no copy; None where a parameter is missing."""
+    """Return the price of one copy of each piece on a machine [s], 0 for what is no copy; None
+    where a parameter is missing.
+    """
     out = np.zeros(len(pieces))
     for charge in model.charges:
         covered = charge.covers(pieces) & np.isin(pieces.kind, _HOST_COPIES)
@@ -260,27 +346,43 @@ def copy_seconds(pieces: Pieces, machine: Machine, model: Model) -> Float | None
         seconds = charge.seconds(pieces, machine, machine)
         if seconds is None:
             return None
-        out[covered] = np.broadcast_to(seconds, (int(charge.covers(pieces).sum()),))[covered[charge.covers(pieces)]]
+        out[covered] = np.broadcast_to(seconds, (int(charge.covers(pieces).sum()),))[
+            covered[charge.covers(pieces)]
+        ]
     return out
 
 
 def _in_turn(ready: Prepared, seen: Seen, copies: Bool) -> Prepared:
-    """Return the run where each copy of one direction waits for the copy before it on its stream: one engine makes both."""
+    """Return the run where each copy of one direction waits for the copy before it on its stream:
+    one engine makes both.
+    """
     ordered = seen.work[copies[seen.work]]
     before, after = ordered[:-1], ordered[1:]
     near = (seen.track[before] == seen.track[after]) & (seen.ends[before] <= seen.begins[after])
-    return waiting(ready, finish(before[near]), begin(after[near]), np.zeros(int(near.sum()), dtype=np.int64), "engine")
+    return waiting(
+        ready,
+        finish(before[near]),
+        begin(after[near]),
+        np.zeros(int(near.sum()), dtype=np.int64),
+        "engine",
+    )
 
 
 def _passed(ready: Prepared, seen: Seen, to_device: Bool, to_host: Bool) -> Prepared:
-    """Return the run where copies to the device do not wait for other work of their stream, nor such work for copies to the host.
+    """Return the run where copies to the device do not wait for other work of their stream, nor
+    such work for copies to the host.
 
-    What came before a copy to the host is what its follower waits for then, and a copy to the device is passed over.
+    What came before a copy to the host is what its follower waits for then, and a copy to the
+    device is passed over.
     """
     graph = seen.graph
     stream = (graph.kind == EDGE["stream"]) & ~graph.begun_within
     before, after = (np.maximum(ends - 1, 0) // 2 for ends in (graph.source, graph.target))
-    moved = stream & ((to_device[after] & ~to_device[before]) | (to_host[before] & ~to_host[after])) & still(ready, graph)
+    moved = (
+        stream
+        & ((to_device[after] & ~to_device[before]) | (to_host[before] & ~to_host[after]))
+        & still(ready, graph)
+    )
     first = _beyond(after[stream], before[stream], to_host)[before]
     last = _beyond(before[stream], after[stream], to_device)[after]
     none = len(to_device)
@@ -290,7 +392,8 @@ def _passed(ready: Prepared, seen: Seen, to_device: Bool, to_host: Bool) -> Prep
 
 
 def _beyond(links: Int, leads_to: Int, passed: Bool) -> Int:
-    """Return where each activity's chain leads if some are passed over, shape (activities + 1,); the number of activities for nowhere.
+    """Return where each activity's chain leads if some are passed over, shape (activities + 1,);
+    the number of activities for nowhere.
 
     Parameters
     ----------
@@ -307,7 +410,9 @@ def _beyond(links: Int, leads_to: Int, passed: Bool) -> Int:
 
 
 def _packing(ready: Prepared, seen: Seen, last: Int, longer_ns: Float) -> Prepared:
-    """Return the run whose host packs bytes before the call of a copy to the device, and unpacks them behind that of one to the host."""
+    """Return the run whose host packs bytes before the call of a copy to the device, and unpacks
+    them behind that of one to the host.
+    """
     graph = seen.graph
     added = np.zeros(len(seen.kind))
     added[seen.caller[last]] = longer_ns

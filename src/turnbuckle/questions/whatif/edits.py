@@ -1,4 +1,5 @@
-"""Edits of a program, made on its event graph: each gives a run with other lags, fewer or further edges, projected like any other.
+"""Edits of a program, made on its event graph: each gives a run with other lags, fewer or further
+edges, projected like any other.
 
 ==============  ==========================================================================================
 edit            what it makes of the recorded run
@@ -18,9 +19,10 @@ device NAME     the host work of a range takes a stated ratio of its time, and c
 pool            calls that allocate and free take from nothing to what the fastest tenth of them took, and wait for nothing
 ==============  ==========================================================================================
 
-What an edit rests on has two ends, `least` and `most`: the graph does not show whether the host or a kernel reads what an edge waited for,
-so that edits which take edges away save between nothing and all of it.  Calls that are not made take at best their loop along.
-Calls of the start-up are left alone: they make the context, once.
+What an edit rests on has two ends, `least` and `most`: the graph does not show whether the host or
+a kernel reads what an edge waited for, so that edits which take edges away save between nothing and
+all of it.  Calls that are not made take at best their loop along. Calls of the start-up are left
+alone: they make the context, once.
 """
 
 from __future__ import annotations
@@ -28,7 +30,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turnbuckle.projection.order import Prepared
-from turnbuckle.questions.whatif.copies import advise, batch, own_stream, pin, prefetch, prefetch_pages
+from turnbuckle.questions.whatif.copies import (
+    advise,
+    batch,
+    own_stream,
+    pin,
+    prefetch,
+    prefetch_pages,
+)
 from turnbuckle.questions.whatif.launches import fuse, graph, pool
 from turnbuckle.questions.whatif.offered import Edit, Seen
 from turnbuckle.questions.whatif.phases import beside
@@ -37,7 +46,14 @@ from turnbuckle.questions.whatif.waits import waits
 
 def edits(seen: Seen) -> list[Edit]:
     """Return the edits that a run offers, in the order in which several are made."""
-    of_copies = [pin(seen), own_stream(seen), batch(seen), prefetch(seen), prefetch_pages(seen), advise(seen)]
+    of_copies = [
+        pin(seen),
+        own_stream(seen),
+        batch(seen),
+        prefetch(seen),
+        prefetch_pages(seen),
+        advise(seen),
+    ]
     of_calls = [*waits(seen), pool(seen), graph(seen), fuse(seen), *beside(seen)]
     return [edit for edit in (*of_copies, *of_calls) if edit is not None]
 

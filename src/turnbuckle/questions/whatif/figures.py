@@ -1,4 +1,6 @@
-"""The figure of edits: what each saves on the recorded machine, from least to most, and on the others."""
+"""The figure of edits: what each saves on the recorded machine, from least to most, and on the
+others.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ def figures(answer: Whatif) -> list[Figure]:
 
 
 def best(answer: Whatif, most: int = MOST) -> list[Gain]:
-    """Return the edits that change the run time on any of the machines, the best on the recorded one first."""
-    return [g for g in answer.gains if any(_reach(g, k) >= WORTH for k in range(len(g.savings)))][:most]
+    """Return the edits that change the run time on any of the machines, the best on the recorded
+    one first.
+    """
+    return [g for g in answer.gains if any(_reach(g, k) >= WORTH for k in range(len(g.savings)))][
+        :most
+    ]
 
 
 def _reach(gain: Gain, machine: int) -> float:
@@ -33,7 +39,10 @@ def _reach(gain: Gain, machine: int) -> float:
 
 def _drawn(answer: Whatif, shown: list[Gain]) -> Figure:
     machines = answer.unchanged[: len(shown[0].savings)]
-    colours = [RECORDED, *(TARGET_COLOURS[k % len(TARGET_COLOURS)] for k in range(len(machines) - 1))]
+    colours = [
+        RECORDED,
+        *(TARGET_COLOURS[k % len(TARGET_COLOURS)] for k in range(len(machines) - 1)),
+    ]
     ranges: Rows = []
     middles: Rows = []
     room = 1.0 / (len(machines) + 1)
@@ -41,12 +50,19 @@ def _drawn(answer: Whatif, shown: list[Gain]) -> Figure:
         for k, colour in enumerate(colours):
             least, most = gain.ends(k)
             place = row + (k + 1) * room
-            ranges.append({"share": digits(least), "to": digits(most), "place": place, "colour": colour})
-            middles.append({"share": digits(gain.savings[k].share), "place": place, "colour": colour})
+            ranges.append(
+                {"share": digits(least), "to": digits(most), "place": place, "colour": colour}
+            )
+            middles.append(
+                {"share": digits(gain.savings[k].share), "place": place, "colour": colour}
+            )
     ends = [row[key] for row in ranges for key in ("share", "to")]
     span = max(max(ends) - min(*ends, 0.0), 1e-3)
     x = quantity(
-        "share", [min(*ends, 0.0) - 0.04 * span, max(ends) + 0.04 * span], title="run time saved", labelExpr=CHANGE.replace("+", "")
+        "share",
+        [min(*ends, 0.0) - 0.04 * span, max(ends) + 0.04 * span],
+        title="run time saved",
+        labelExpr=CHANGE.replace("+", ""),
     )
     y = quantity("place", [len(shown), 0], no_axis=True)
     named = [{"row": row, "name": clean(gain.name)[:_NAME]} for row, gain in enumerate(shown)]
@@ -58,11 +74,20 @@ def _drawn(answer: Whatif, shown: list[Gain]) -> Figure:
     ]
     top = shown[0]
     least, most = top.on_source
-    alt = f"{len(shown)} edits; the first, {clean(top.title)}, saves {least:.1%} to {most:.1%} on the recorded machine."
+    alt = (
+        f"{len(shown)} edits; the first, {clean(top.title)}, saves {least:.1%} to {most:.1%} on "
+        "the recorded machine."
+    )
     caption = (
-        "From the end of least gain to that of most; the dot is the middle. What an edit needs to be right, the recording does not show."
+        "From the end of least gain to that of most; the dot is the middle. What an edit needs "
+        "to be right, the recording does not show."
     )
     rows = answer.table().to_dicts()
-    legend = tuple((clean(m.title if m.target != "self" else "as recorded"), c) for m, c in zip(machines, colours, strict=True))
+    legend = tuple(
+        (clean(m.title if m.target != "self" else "as recorded"), c)
+        for m, c in zip(machines, colours, strict=True)
+    )
     spec = plot(layers, 44 + _ROW * len(shown), (_LEFT, 16, 8, 44))
-    return Figure("edits", "What a change to the program saves", alt, spec, rows, caption, legend=legend)
+    return Figure(
+        "edits", "What a change to the program saves", alt, spec, rows, caption, legend=legend
+    )

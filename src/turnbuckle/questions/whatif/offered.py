@@ -1,4 +1,6 @@
-"""Edits, and the view of a run that they share: calls and device work in order, and the first instant that needs each piece of work."""
+"""Edits, and the view of a run that they share: calls and device work in order, and the first
+instant that needs each piece of work.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from turnbuckle.projection.model import Model
 from turnbuckle.projection.order import Prepared
 from turnbuckle.trace.window import numbered_steps
 
-#: Classes of call that neither start work nor wait for it, and may stand between two calls that are merged.
+#: Classes of call that neither start work nor wait for it, and may stand between two calls that are
+#: merged.
 _BESIDE: Final = ("query", "event", "module", "other", "stream", "")
 _LONG_AFTER: Final = np.iinfo(np.int64).max
 
@@ -41,7 +44,8 @@ class Edit:
     seconds : what they take together as recorded, waiting included [s].
     needs : what must hold for the program to stay right, as far as the graph cannot show it.
     rests : on what the two ends of its gain rest.
-    least, most : the run with the edit, by the two ends; `least` is None where that is the run as it is.
+    least, most : the run with the edit, by the two ends; `least` is None where that is the run as
+        it is.
     activities : those of the graph that it changes; their places are shown.
     """
 
@@ -67,8 +71,12 @@ class Edit:
         name: str = "",
         **words: Any,
     ) -> Edit:
-        """Return an edit with the words of its kind in ``edits.csv``, where braces take `words`; its name is its kind if left out."""
-        title, needs, rests = (_texts()[kind][part].format(**words) for part in ("title", "needs", "rests"))
+        """Return an edit with the words of its kind in ``edits.csv``, where braces take `words`;
+        its name is its kind if left out.
+        """
+        title, needs, rests = (
+            _texts()[kind][part].format(**words) for part in ("title", "needs", "rests")
+        )
         return cls(name or kind, title, count, seconds, needs, rests, most, least, activities)
 
 
@@ -79,13 +87,16 @@ def _texts() -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True)
 class Seen:
-    """A run as edits see it; arrays have one entry for each activity of the graph unless said otherwise.
+    """A run as edits see it; arrays have one entry for each activity of the graph unless said
+    otherwise.
 
     Attributes
     ----------
     profile, ready : the run, and the same with its order.
-    source, model : machine of the recording, and the price list by which work of other sizes is priced.
-    steady_from_ns : end of the start-up after the run's first instant [ns]; 0 where the recording shows none.
+    source, model : machine of the recording, and the price list by which work of other sizes is
+        priced.
+    steady_from_ns : end of the start-up after the run's first instant [ns]; 0 where the recording
+        shows none.
     """
 
     profile: Profile
@@ -159,7 +170,9 @@ class Seen:
 
     @cached_property
     def track(self) -> Int:
-        """Return the host thread or device stream of each activity, as its number in ``profile.tracks``."""
+        """Return the host thread or device stream of each activity, as its number in
+        ``profile.tracks``.
+        """
         return self.profile.activities["track"].gather(self.graph.activity).cast(int).to_numpy()
 
     @cached_property
@@ -192,7 +205,9 @@ class Seen:
 
     @cached_property
     def kernels(self) -> tuple[Int, Int, Int]:
-        """Return per activity the kernel that it starts, and those behind and ahead of it on its stream; -1 where there is none."""
+        """Return per activity the kernel that it starts, and those behind and ahead of it on its
+        stream; -1 where there is none.
+        """
         work, count = self.work, len(self.kind)
         kernel = self.kind[work] == "kernel"
         place = np.arange(len(work))
@@ -202,7 +217,9 @@ class Seen:
             last = np.maximum.accumulate(np.where(kernel, place, -1))
             following = np.minimum.accumulate(np.where(kernel, place, len(work))[::-1])[::-1]
             behind[work] = np.where(last >= 0, work[np.maximum(last, 0)], -1)
-            ahead[work] = np.where(following < len(work), work[np.minimum(following, len(work) - 1)], -1)
+            ahead[work] = np.where(
+                following < len(work), work[np.minimum(following, len(work) - 1)], -1
+            )
             behind[work[(behind[work] >= 0) & (self.track[behind[work]] != self.track[work])]] = -1
             ahead[work[(ahead[work] >= 0) & (self.track[ahead[work]] != self.track[work])]] = -1
         started = np.full(count, -1, dtype=np.int64)
@@ -212,10 +229,16 @@ class Seen:
 
     @cached_property
     def needed_ns(self) -> Int:
-        """Return when the first instant was that needs each piece of work; its call and its followers on stream and engine apart."""
+        """Return when the first instant was that needs each piece of work; its call and its
+        followers on stream and engine apart.
+        """
         out = np.full(len(self.kind), _LONG_AFTER, dtype=np.int64)
         graph = self.graph
-        leaves = (graph.source > 0) & (graph.source % 2 == 0) & ~np.isin(graph.kind, [EDGE["stream"], EDGE["engine"]])
+        leaves = (
+            (graph.source > 0)
+            & (graph.source % 2 == 0)
+            & ~np.isin(graph.kind, [EDGE["stream"], EDGE["engine"]])
+        )
         before, after = graph.source[leaves] // 2 - 1, graph.owner[leaves]
         returns = self.caller[before] == after
         np.minimum.at(out, before[~returns], graph.time_ns[graph.target[leaves][~returns]])
@@ -230,16 +253,27 @@ class Seen:
         return out
 
     def loops(self, gone: Bool) -> Bool:
-        """Return the edges of host time that may go with calls: the loop around them, as far as the recording cannot tell it from work.
+        """Return the edges of host time that may go with calls: the loop around them, as far as the
+        recording cannot tell it from work.
 
-        Host time beside a call is taken for the loop if it is no longer than the call itself takes.  Of the pauses around calls that
-        follow each other the longest stays, since the neighbours keep one.
+        Host time beside a call is taken for the loop if it is no longer than the call itself takes.
+        Of the pauses around calls that follow each other the longest stays, since the neighbours
+        keep one.
         """
         graph, place = self.graph, np.full(len(self.kind), -1, dtype=np.int64)
         place[self.calls] = np.arange(len(self.calls))
         before, after = (np.maximum(ends - 1, 0) // 2 for ends in (graph.source, graph.target))
-        pause = (graph.kind == EDGE["host"]) & (graph.source > 0) & (graph.source % 2 == 0) & (graph.target % 2 == 1)
-        pause &= (place[after] == place[before] + 1) & (self.track[after] == self.track[before]) & (gone[before] | gone[after])
+        pause = (
+            (graph.kind == EDGE["host"])
+            & (graph.source > 0)
+            & (graph.source % 2 == 0)
+            & (graph.target % 2 == 1)
+        )
+        pause &= (
+            (place[after] == place[before] + 1)
+            & (self.track[after] == self.track[before])
+            & (gone[before] | gone[after])
+        )
         edges = np.flatnonzero(pause)
         edges = edges[np.argsort(place[after[edges]], kind="stable")]
         out = np.zeros(len(graph.kind), dtype=np.bool_)
@@ -249,15 +283,20 @@ class Seen:
         left, right = before[edges], after[edges]
         same = np.concatenate([[False], (right[:-1] == left[1:]) & gone[left[1:]]])
         stretch = np.cumsum(~same) - 1
-        longest = np.lexsort((-graph.lag_ns[edges], stretch))[np.unique(stretch, return_index=True)[1]]
-        limit = np.maximum(np.where(gone[left], self.own_ns[left], 0), np.where(gone[right], self.own_ns[right], 0))
+        longest = np.lexsort((-graph.lag_ns[edges], stretch))[
+            np.unique(stretch, return_index=True)[1]
+        ]
+        limit = np.maximum(
+            np.where(gone[left], self.own_ns[left], 0), np.where(gone[right], self.own_ns[right], 0)
+        )
         goes = graph.lag_ns[edges] <= limit
         goes[longest] = False
         out[edges[goes]] = True
         return out
 
     def groups(self, wanted: Bool, joined: Callable[[Int, Int], Bool]) -> list[Int]:
-        """Return groups of work that follow each other on a stream, as their calls do, where nothing needs the first before the last.
+        """Return groups of work that follow each other on a stream, as their calls do, where
+        nothing needs the first before the last.
 
         Parameters
         ----------
@@ -267,9 +306,17 @@ class Seen:
         work = self.work
         before, after = work[:-1], work[1:]
         first, then = self.caller[before], self.caller[after]
-        near = wanted[before] & wanted[after] & (self.track[before] == self.track[after]) & (first >= 0) & (then >= 0)
+        near = (
+            wanted[before]
+            & wanted[after]
+            & (self.track[before] == self.track[after])
+            & (first >= 0)
+            & (then >= 0)
+        )
         near &= (self.ends[before] <= self.begins[after]) & (self.begins[first] < self.begins[then])
-        near &= (self.track[first] == self.track[then]) & (self.between[then] - self.between[first] == 1)
+        near &= (self.track[first] == self.track[then]) & (
+            self.between[then] - self.between[first] == 1
+        )
         near[near] = joined(before[near], after[near])
         out: list[Int] = []
         group: list[int] = []

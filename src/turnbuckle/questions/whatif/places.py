@@ -24,8 +24,10 @@ class Place(Declared):
     ----------
     call : name of the host call; None for work that no recorded call started.
     range : the innermost range of the call's thread that is open when it begins; None outside all.
-    steps : first and last number of the steps in which it begins; None where the recording numbers none there.
-    kernel : of a launch what it starts, of a copy to the device what follows it on its stream, of one to the host what came before.
+    steps : first and last number of the steps in which it begins; None where the recording numbers
+        none there.
+    kernel : of a launch what it starts, of a copy to the device what follows it on its stream, of
+        one to the host what came before.
     count : how many there are; `seconds` what they took together as recorded [s].
     """
 
@@ -38,7 +40,9 @@ class Place(Declared):
 
 
 def places(seen: Seen, activities: Int) -> tuple[Place, ...]:
-    """Return where some activities of the graph stand in the program, the places that take longest first."""
+    """Return where some activities of the graph stand in the program, the places that take longest
+    first.
+    """
     if not len(activities):
         return ()
     work = ~np.isin(seen.ready.run.category[seen.piece[activities]], ("api", "mpi"))
@@ -47,25 +51,44 @@ def places(seen: Seen, activities: Int) -> tuple[Place, ...]:
     rows = pl.DataFrame(
         {
             "call": [seen.name[c] or None if c >= 0 else None for c in call.tolist()],
-            "range": [words[row] if row >= 0 else None for row in open_ranges(seen, host, seen.begins[host]).tolist()],
+            "range": [
+                words[row] if row >= 0 else None
+                for row in open_ranges(seen, host, seen.begins[host]).tolist()
+            ],
             "step": _steps(seen, seen.begins[host]),
             "kernel": _kernels(seen, activities),
             "took": (seen.ends - seen.begins)[activities],
         },
-        schema_overrides={"call": pl.String, "range": pl.String, "step": pl.Int64, "kernel": pl.String},
+        schema_overrides={
+            "call": pl.String,
+            "range": pl.String,
+            "step": pl.Int64,
+            "kernel": pl.String,
+        },
     )
     table = rows.group_by("call", "range", "kernel", maintain_order=True).agg(
-        first=pl.col("step").min(), last=pl.col("step").max(), count=pl.len(), took=pl.col("took").sum()
+        first=pl.col("step").min(),
+        last=pl.col("step").max(),
+        count=pl.len(),
+        took=pl.col("took").sum(),
     )
     table = table.sort("took", descending=True, maintain_order=True).head(_NAMED)
     return tuple(
-        Place(r["call"], r["range"], None if r["first"] is None else (r["first"], r["last"]), r["kernel"], r["count"], r["took"] * 1e-9)
+        Place(
+            r["call"],
+            r["range"],
+            None if r["first"] is None else (r["first"], r["last"]),
+            r["kernel"],
+            r["count"],
+            r["took"] * 1e-9,
+        )
         for r in table.iter_rows(named=True)
     )
 
 
 def open_ranges(seen: Seen, calls: Int, times_ns: Int) -> Int:
-    """Return the innermost range of each call's thread that is open at a time [ns after the run's start], by its row; -1 outside all.
+    """Return the innermost range of each call's thread that is open at a time [ns after the run's
+    start], by its row; -1 outside all.
 
     Ranges of one thread nest, so that of those open at an instant the last begun is the innermost.
     """
@@ -74,7 +97,9 @@ def open_ranges(seen: Seen, calls: Int, times_ns: Int) -> Int:
     if not ranges.height:
         return out
     thread_of_track = dict(seen.profile.tracks.select("track", "thread").iter_rows())
-    threads = np.array([thread_of_track.get(t) or -1 for t in seen.track[calls].tolist()], dtype=np.int64)
+    threads = np.array(
+        [thread_of_track.get(t) or -1 for t in seen.track[calls].tolist()], dtype=np.int64
+    )
     starts, ends = (ranges[c].to_numpy() - seen.profile.first_ns for c in ("start_ns", "end_ns"))
     of = ranges["thread"].fill_null(-2).to_numpy()
     for thread in np.unique(threads).tolist():
@@ -106,12 +131,19 @@ def _steps(seen: Seen, times_ns: Int) -> list[int | None]:
     starts, ends = (steps[c].to_numpy() - seen.profile.first_ns for c in ("start_ns", "end_ns"))
     number = steps["number"].to_list()
     rows = np.searchsorted(starts, times_ns, side="right") - 1
-    return [number[k] if k >= 0 and time < ends[k] else None for k, time in zip(rows.tolist(), times_ns.tolist(), strict=True)]
+    return [
+        number[k] if k >= 0 and time < ends[k] else None
+        for k, time in zip(rows.tolist(), times_ns.tolist(), strict=True)
+    ]
 
 
 def _kernels(seen: Seen, activities: Int) -> list[str | None]:
     """Return the kernel that goes with each activity; None where none does."""
     started, behind, ahead = seen.kernels
     to_device = seen.kind[activities] == "copy_h2d"
-    of = np.where(to_device, ahead[activities], np.where(seen.kind[activities] == "launch", started[activities], behind[activities]))
+    of = np.where(
+        to_device,
+        ahead[activities],
+        np.where(seen.kind[activities] == "launch", started[activities], behind[activities]),
+    )
     return [seen.name[k] or None if k >= 0 else None for k in of.tolist()]

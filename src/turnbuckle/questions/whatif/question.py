@@ -1,12 +1,14 @@
 """``turnbuckle whatif``: which change to the program pays, on the recorded machine and on others.
 
-Every edit makes another run of the recorded one (`edits`), and both are projected alike, with the same draws: a saving is the difference
-of two answers of `project`, and without an edit the answer is that of `project`.
+Every edit makes another run of the recorded one (`edits`), and both are projected alike, with the
+same draws: a saving is the difference of two answers of `project`, and without an edit the answer
+is that of `project`.
 
     saving = (seconds(T) - seconds_with_edit(T)) / seconds(T)
 
-The range of a saving goes from the end of least gain to that of most gain, and through the 90 % of the draws that both answers share.
-Where the recorded order cannot be trusted no edit is replayed: each saves between nothing and what it changes takes (`unordered`).
+The range of a saving goes from the end of least gain to that of most gain, and through the 90 % of
+the draws that both answers share. Where the recorded order cannot be trusted no edit is replayed:
+each saves between nothing and what it changes takes (`unordered`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
 from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding
 from turnbuckle.machine import Machine, Pair, load
-from turnbuckle.projection.admission import require_activity, require_calls, require_numbers, trusted_timeline
+from turnbuckle.projection.admission import (
+    require_activity,
+    require_calls,
+    require_numbers,
+    trusted_timeline,
+)
 from turnbuckle.projection.anchor import Durations
 from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.elsewhere.priors import Draws
@@ -70,7 +77,9 @@ class Saving(Declared):
 
 @dataclass(frozen=True)
 class Gain(Declared):
-    """An edit and what it saves on each machine, as stated by `offered.Edit`; `places` are those of its calls that take longest."""
+    """An edit and what it saves on each machine, as stated by `offered.Edit`; `places` are those of
+    its calls that take longest.
+    """
 
     name: str
     title: str
@@ -83,14 +92,21 @@ class Gain(Declared):
 
     @property
     def on_source(self) -> tuple[float, float]:
-        """Return the least and the most that it saves on the recorded machine, as shares of the run time."""
+        """Return the least and the most that it saves on the recorded machine, as shares of the run
+        time.
+        """
         return self.ends(0)
 
     def ends(self, machine: int) -> tuple[float, float]:
-        """Return the least and the most that it saves on one of the machines at its stated values, as shares of the run time there."""
+        """Return the least and the most that it saves on one of the machines at its stated values,
+        as shares of the run time there.
+        """
         saving = self.savings[machine]
         was = saving.seconds / (1.0 - saving.share) if saving.share < 1.0 else 0.0
-        least, most = (1.0 - seconds / was if was else 0.0 for seconds in (saving.least_seconds, saving.most_seconds))
+        least, most = (
+            1.0 - seconds / was if was else 0.0
+            for seconds in (saving.least_seconds, saving.most_seconds)
+        )
         return least, most
 
     def on(self, target: str) -> Saving:
@@ -100,7 +116,9 @@ class Gain(Declared):
 
 @dataclass(frozen=True)
 class Unchanged(Declared):
-    """The program as it is, on one machine, as `project` answers; `share` is what the machine saves of the recorded run by itself."""
+    """The program as it is, on one machine, as `project` answers; `share` is what the machine saves
+    of the recorded run by itself.
+    """
 
     target: str
     title: str
@@ -141,13 +159,23 @@ class Whatif(Shown):
         trust = self.run.ordered.trust
         if trust is None:
             return [*self.run.findings]
-        told = finding("A741", 1, trust.refused) if trust.refused else finding("A309", 1, trust.words())
+        told = (
+            finding("A741", 1, trust.refused)
+            if trust.refused
+            else finding("A309", 1, trust.words())
+        )
         return [*self.run.findings, told]
 
     def table(self) -> pl.DataFrame:
-        """Return a row for each edit and machine: edit, target, seconds, share, lower, upper, needs."""
+        """Return a row for each edit and machine: edit, target, seconds, share, lower, upper,
+        needs.
+        """
         every = [*self.gains, *([self.together] if self.together else [])]
-        rows = [{"edit": g.name, "count": g.count, **s.as_dict(), "needs": g.needs} for g in every for s in g.savings]
+        rows = [
+            {"edit": g.name, "count": g.count, **s.as_dict(), "needs": g.needs}
+            for g in every
+            for s in g.savings
+        ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def headline(self) -> str:
@@ -160,15 +188,30 @@ class Whatif(Shown):
         return f"What if: {best.title}: {saved} of {self.measured:.4g} s here"
 
     def beside(self) -> list[str]:
-        """Return, for each other machine that saves something by itself, which edits save as much here, in a sentence."""
+        """Return, for each other machine that saves something by itself, which edits save as much
+        here, in a sentence.
+        """
         out = []
         for machine in self.unchanged[1:]:
             if machine.share < WORTH:
                 continue
-            sure = [f"{g.name} ({g.on_source[0]:.1%})" for g in self.gains if g.on_source[0] >= machine.share]
-            best = [f"{g.name} ({g.on_source[1]:.1%})" for g in self.gains if g.on_source[0] < machine.share <= g.on_source[1]]
-            parts = [f"as much here: {', '.join(sure)}"] * bool(sure) + [f"as much at best: {', '.join(best)}"] * bool(best)
-            out.append(f"{machine.title} saves {machine.share:.1%} without an edit; {'; '.join(parts) or 'no edit saves as much here'}.")
+            sure = [
+                f"{g.name} ({g.on_source[0]:.1%})"
+                for g in self.gains
+                if g.on_source[0] >= machine.share
+            ]
+            best = [
+                f"{g.name} ({g.on_source[1]:.1%})"
+                for g in self.gains
+                if g.on_source[0] < machine.share <= g.on_source[1]
+            ]
+            parts = [f"as much here: {', '.join(sure)}"] * bool(sure) + [
+                f"as much at best: {', '.join(best)}"
+            ] * bool(best)
+            out.append(
+                f"{machine.title} saves {machine.share:.1%} without an edit; "
+                f"{'; '.join(parts) or 'no edit saves as much here'}."
+            )
         return out
 
     def as_dict(self) -> dict[str, Any]:
@@ -177,7 +220,12 @@ class Whatif(Shown):
 
 
 def of_run(
-    run: Run, on: Sequence[str | Machine] | str | Machine = (), apply: Sequence[str] = (), *, draws: int | None = None, seed: int = SEED
+    run: Run,
+    on: Sequence[str | Machine] | str | Machine = (),
+    apply: Sequence[str] = (),
+    *,
+    draws: int | None = None,
+    seed: int = SEED,
 ) -> Whatif:
     """Rank the edits that a run offers: ``turnbuckle whatif``.
 
@@ -189,8 +237,10 @@ def of_run(
 
     Raises
     ------
-    CannotAnswer : A121, A140; A122, edits are made on an order that cannot be trusted; A190, a number that decides is not stated; A196.
-    UsageError : A436, an edit that the run does not offer; A437 to A439, a host phase that cannot be moved so.
+    CannotAnswer : A121, A140; A122, edits are made on an order that cannot be trusted; A190, a
+        number that decides is not stated; A196.
+    UsageError : A436, an edit that the run does not offer; A437 to A439, a host phase that cannot
+        be moved so.
     """
     run = run.judged
     named = [on] if isinstance(on, str | Machine) else on
@@ -201,19 +251,27 @@ def of_run(
     ready = run.prepared(_MODEL)
     ordered = ready.trust is None or not ready.trust.refused
     if apply or ordered:
-        trusted_timeline(ready, "; turnbuckle whatif without --apply says what each edit saves at most")
+        trusted_timeline(
+            ready, "; turnbuckle whatif without --apply says what each edit saves at most"
+        )
     count = affordable(ready) if draws is None else draws
     seen = seen_of(run, ready)
     offered, chosen = _chosen(seen, apply) if ordered else ([], [])
-    before = project_many(run.profile, run.source, targets, _MODEL, run.fits, count, seed, ready, details=False)
+    before = project_many(
+        run.profile, run.source, targets, _MODEL, run.fits, count, seed, ready, details=False
+    )
     for projection in before:
         require_numbers(projection)
     unchanged = tuple(_unchanged(p, before[0].seconds) for p in before)
     if not ordered:
-        bounds = tuple(_at_most(part, unchanged[0]) for part in parts(ready.run, run.source, _MODEL))
+        bounds = tuple(
+            _at_most(part, unchanged[0]) for part in parts(ready.run, run.source, _MODEL)
+        )
         return Whatif(run, run.seconds, unchanged, bounds, None, count)
     asked = _Asked(run, seen, targets, ready, unchanged, [p.sample for p in before], count, seed)
-    gains = sorted((asked.gain(edit, [edit]) for edit in offered), key=lambda g: -g.savings[0].share)
+    gains = sorted(
+        (asked.gain(edit, [edit]) for edit in offered), key=lambda g: -g.savings[0].share
+    )
     together = asked.gain(_all(chosen), chosen) if chosen else None
     return Whatif(run, run.seconds, unchanged, tuple(gains), together, count)
 
@@ -222,21 +280,36 @@ def _at_most(part: Part, here: Unchanged) -> Gain:
     """Return what an edit saves at most on the recorded machine, where no order can be trusted."""
     left = max(here.seconds - part.most, 0.0)
     share = 1.0 - left / here.seconds if here.seconds else 0.0
-    saving = Saving(here.target, here.title, (here.seconds + left) / 2, here.seconds, left, share / 2, 0.0, share)
+    saving = Saving(
+        here.target,
+        here.title,
+        (here.seconds + left) / 2,
+        here.seconds,
+        left,
+        share / 2,
+        0.0,
+        share,
+    )
     return Gain(part.name, part.title, part.count, part.seconds, part.needs, RESTS, (), (saving,))
 
 
 def edited(run: Run, apply: Sequence[str], model: Model) -> Prepared:
-    """Return the run with some edits made together, by the end of most gain, ready for the timeline.  Raises as `of_run`."""
+    """Return the run with some edits made together, by the end of most gain, ready for the
+    timeline.  Raises as `of_run`.
+    """
     ready = run.prepared(replace(model, replay="timeline"))
     trusted_timeline(ready)
     return combined(_chosen(seen_of(run, ready, model), apply)[1], ready, most=True)
 
 
 def _chosen(seen: Seen, apply: Sequence[str]) -> tuple[list[Edit], list[Edit]]:
-    """Return the edits that a run offers, and those of some names, in the order in which they are made."""
+    """Return the edits that a run offers, and those of some names, in the order in which they are
+    made.
+    """
     offered = edits(seen)
-    offered += [edit for name in dict.fromkeys(apply) if (edit := to_device(seen, name)) is not None]
+    offered += [
+        edit for name in dict.fromkeys(apply) if (edit := to_device(seen, name)) is not None
+    ]
     names = {_offered(name, offered).name for name in apply}
     chosen = [edit for edit in offered if edit.name in names]
     _agree([edit.name for edit in chosen])
@@ -246,31 +319,56 @@ def _chosen(seen: Seen, apply: Sequence[str]) -> tuple[list[Edit], list[Edit]]:
 def seen_of(run: Run, ready: Prepared, model: Model = _MODEL) -> Seen:
     """Return a run as edits see it."""
     begun = run.start_up
-    return Seen(run.profile, ready, run.source, model, 0 if begun is None else begun.end_ns - run.profile.first_ns)
+    return Seen(
+        run.profile,
+        ready,
+        run.source,
+        model,
+        0 if begun is None else begun.end_ns - run.profile.first_ns,
+    )
 
 
 def _unchanged(projected: Projection, recorded: float) -> Unchanged:
     """Return the program as it is on one machine, beside the run time of the recorded one [s]."""
-    low, high = (projected.interval.low, projected.interval.high) if projected.interval else (None, None)
-    lower, share, upper = (None if s is None or not recorded else 1.0 - s / recorded for s in (high, projected.seconds, low))
-    return Unchanged(projected.target, projected.title, projected.seconds, low, high, share or 0.0, lower, upper)
+    low, high = (
+        (projected.interval.low, projected.interval.high) if projected.interval else (None, None)
+    )
+    lower, share, upper = (
+        None if s is None or not recorded else 1.0 - s / recorded
+        for s in (high, projected.seconds, low)
+    )
+    return Unchanged(
+        projected.target, projected.title, projected.seconds, low, high, share or 0.0, lower, upper
+    )
 
 
 def _offered(name: str, offered: Sequence[Edit]) -> Edit:
-    """Return the edit of a name, or the only one whose name goes on behind that word; raise A436 where the run offers none."""
+    """Return the edit of a name, or the only one whose name goes on behind that word; raise A436
+    where the run offers none.
+    """
     chosen = next((edit for edit in offered if edit.name == name), None)
     longer = [edit for edit in offered if edit.name.startswith(f"{name} ")]
     if chosen is None and len(longer) == 1:
         return longer[0]
     if chosen is None:
         names = [edit.name for edit in offered]
-        raise error_of("A436", found=clipped(name, 60), fix=did_you_mean(name, names) or None, names=", ".join(names) or "none")
+        raise error_of(
+            "A436",
+            found=clipped(name, 60),
+            fix=did_you_mean(name, names) or None,
+            names=", ".join(names) or "none",
+        )
     return chosen
 
 
 def _agree(names: Sequence[str]) -> None:
     """Raise A439 where a host phase is to go two ways at once."""
-    gone = [word for name in names for kind, word in [name.split(" ", 1) if " " in name else ("", "")] if kind in ("beside", "device")]
+    gone = [
+        word
+        for name in names
+        for kind, word in [name.split(" ", 1) if " " in name else ("", "")]
+        if kind in ("beside", "device")
+    ]
     phases = [word.rsplit("=", 1)[0] for word in gone]
     if twice := [word for word in phases if phases.count(word) > 1]:
         raise error_of("A439", found=clipped(twice[0], 60))
@@ -278,7 +376,10 @@ def _agree(names: Sequence[str]) -> None:
 
 def _all(chosen: Sequence[Edit]) -> Edit:
     """Return several edits as one, in words."""
-    needs, rests = ("; ".join(dict.fromkeys(getattr(edit, part) for edit in chosen)) for part in ("needs", "rests"))
+    needs, rests = (
+        "; ".join(dict.fromkeys(getattr(edit, part) for edit in chosen))
+        for part in ("needs", "rests")
+    )
     title = " and ".join(edit.title for edit in chosen)
     return Edit(
         "together",
@@ -313,21 +414,47 @@ class _Asked:
         for k, (declared, machine) in enumerate(zip(self.targets, self.unchanged, strict=True)):
             pair, was = Pair(self.run.source, declared), machine.seconds
             least, most = (self._seconds(end, pair, k) for end in ends)
-            shares = [1.0 - seconds / was if was else 0.0 for seconds in ((least + most) / 2, least, most)]
+            shares = [
+                1.0 - seconds / was if was else 0.0 for seconds in ((least + most) / 2, least, most)
+            ]
             low, high = self._range(k, ends, shares) if self.draws else (None, None)
-            savings.append(Saving(machine.target, machine.title, (least + most) / 2, least, most, shares[0], low, high))
+            savings.append(
+                Saving(
+                    machine.target,
+                    machine.title,
+                    (least + most) / 2,
+                    least,
+                    most,
+                    shares[0],
+                    low,
+                    high,
+                )
+            )
         where = places(self.seen, edit.activities)
-        return Gain(edit.name, edit.title, edit.count, edit.seconds, edit.needs, edit.rests, where, tuple(savings))
+        return Gain(
+            edit.name,
+            edit.title,
+            edit.count,
+            edit.seconds,
+            edit.needs,
+            edit.rests,
+            where,
+            tuple(savings),
+        )
 
     def _seconds(self, ready: Prepared, pair: Pair, target: int) -> float:
-        """Return the run time on one of the machines at its stated values [s]; runs of the same pieces share their durations."""
+        """Return the run time on one of the machines at its stated values [s]; runs of the same
+        pieces share their durations.
+        """
         durations = self.prices.get((id(ready.run), target))
         if durations is None:
             # durations hold their pieces, so that no other pieces get their identity
             durations = self.prices[id(ready.run), target] = priced(ready, pair, _MODEL)
         return float(np.squeeze(run_times(ready, durations)))
 
-    def _range(self, target: int, ends: Sequence[Prepared], shares: Sequence[float]) -> tuple[float, float]:
+    def _range(
+        self, target: int, ends: Sequence[Prepared], shares: Sequence[float]
+    ) -> tuple[float, float]:
         """Return the range of a saving: from least gain to most, each through its draws."""
         declared = self.targets[target]
         pair = Pair(self.run.source, declared)
@@ -340,12 +467,16 @@ class _Asked:
         return min(float(low), *shares), max(float(high), *shares)
 
     def _samples(self, ends: Sequence[Prepared], declared: Machine, pair: Pair) -> list[Float]:
-        """Return draws of each run's time [s]; runs of the same pieces share those of their durations."""
+        """Return draws of each run's time [s]; runs of the same pieces share those of their
+        durations.
+        """
         drawn: dict[int, tuple[Draws, Durations]] = {}
         out = []
         for ready in ends:
             # an edit is replayed in the recorded order, and so is what it is compared with
-            question = uncertain(replace(ready, waiting=None), self.run.source, self.run.fits, self.draws, self.seed)
+            question = uncertain(
+                replace(ready, waiting=None), self.run.source, self.run.fits, self.draws, self.seed
+            )
             if id(ready.run) not in drawn:
                 draws = Draws(self.draws, self.seed)
                 drawn[id(ready.run)] = draws, question.durations(declared, pair, _MODEL, draws)

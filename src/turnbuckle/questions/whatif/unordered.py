@@ -1,8 +1,10 @@
-"""What changes to a program save at most where its recorded order cannot be trusted: the time that their calls and copies take.
+"""What changes to a program save at most where its recorded order cannot be trusted: the time that
+their calls and copies take.
 
-No shorter activity shortens a run by more than it is shorter, whatever the order is.  How much of that is hidden behind other work only an
-order tells, so that each saving begins at nothing.  Two things only an order tells are left out: edits that change the order itself, and
-other machines, where a wait is as long as what it waits for.
+No shorter activity shortens a run by more than it is shorter, whatever the order is.  How much of
+that is hidden behind other work only an order tells, so that each saving begins at nothing.  Two
+things only an order tells are left out: edits that change the order itself, and other machines,
+where a wait is as long as what it waits for.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from turnbuckle.questions.whatif.copies import pinned_ratio
 
 #: On what both ends of such a saving rest.
 RESTS: Final = (
-    "from nothing, since no order tells what hides it, to all that these calls and copies take, waiting included; not the loop around them"
+    "from nothing, since no order tells what hides it, to all that these calls and copies take, "
+    "waiting included; not the loop around them"
 )
 
 
@@ -44,7 +47,9 @@ class Part:
 
 
 def parts(run: Pieces, source: Machine, model: Model) -> list[Part]:
-    """Return the edits that need no order, those that may save most first; those with nothing to change are left out."""
+    """Return the edits that need no order, those that may save most first; those with nothing to
+    change are left out.
+    """
     ratio = pinned_ratio(run, source, model)
     gone = np.zeros(len(run))
     left = {

@@ -1,15 +1,18 @@
 """The contention replay: processes that share resources and links, event by event.
 
-A process performs its operations in order: work of its own, work on a shared resource, messages sent and awaited.  Processes interact by
-messages only.  A message without bytes and with a fixed delay is an edge of a graph, so that with unlimited resources this replay equals
-the `timeline` (a law).  The fidelity decides the cost of messages:
+A process performs its operations in order: work of its own, work on a shared resource, messages
+sent and awaited.  Processes interact by messages only.  A message without bytes and with a fixed
+delay is an edge of a graph, so that with unlimited resources this replay equals the `timeline` (a
+law).  The fidelity decides the cost of messages:
 
 ``logp``   LogGPS: overheads, latency, gap, time per byte; every NIC handles one message at a time; no congestion, and none inside nodes.
 ``flow``   flows over the links of a topology and of its nodes, max-min fair; latency is paid before the first byte.
-``packet`` packets in finite queues before each link; a link sends when the next queue has room (credits).
+``packet`` packets in finite queues before each link; a link sends when the next queue has room
+(credits).
 
-Times are whole picoseconds.  The same input gives the same answer, to the bit.  Unlike the sum and the timeline this replay is not
-monotone: with first come, first served, or with fair shares, a faster part can make a run slower (decision D18).
+Times are whole picoseconds.  The same input gives the same answer, to the bit.  Unlike the sum and
+the timeline this replay is not monotone: with first come, first served, or with fair shares, a
+faster part can make a run slower (decision D18).
 
 Errors:
 
@@ -50,8 +53,8 @@ _COUNTED: Final = ("first", "arg", "resource", "capacity", "source", "target", "
 class Op(IntEnum):
     """Operation of a process.
 
-    The argument of each is an index: of a piece of work, of a use of a resource, or of a message.  ``USE`` holds the resource for the time
-    of the use; ``TAKE`` holds it until ``GIVE``.
+    The argument of each is an index: of a piece of work, of a use of a resource, or of a message.
+    ``USE`` holds the resource for the time of the use; ``TAKE`` holds it until ``GIVE``.
     """
 
     WORK = 0
@@ -65,7 +68,9 @@ class Op(IntEnum):
 
 
 class Leaves(IntEnum):
-    """Departure of a message: after a fixed delay, as soon as it is sent (eager), or when both ends are ready (rendezvous)."""
+    """Departure of a message: after a fixed delay, as soon as it is sent (eager), or when both ends
+    are ready (rendezvous).
+    """
 
     EDGE = 0
     EAGER = 1
@@ -78,26 +83,36 @@ class Program:
 
     Attributes
     ----------
-    first : index of the first operation of each process, and the end of the last, shape (processes + 1,).
+    first : index of the first operation of each process, and the end of the last, shape (processes
+        + 1,).
     code, arg : operations (`Op`) and their arguments, shape (operations,).
     work_seconds : durations of ``WORK`` [s].
     resource, use_seconds : resource of each use, and duration of a ``USE`` [s], shape (uses,).
     capacity : number of uses that a resource serves at once, shape (resources,).
     host : place of each process on the network, node x parts of a node + part, shape (processes,).
-    source, target : processes of each message, shape (messages,); the same process for a copy between two places.
-    size_bytes : size of each message [B]; for an ``EDGE`` its delay [s], in whole picoseconds where the array is uint64.
+    source, target : processes of each message, shape (messages,); the same process for a copy
+        between two places.
+    size_bytes : size of each message [B]; for an ``EDGE`` its delay [s], in whole picoseconds where
+        the array is uint64.
     leaves : `Leaves` of each message.
-    rate_limit : upper limit of each message's rate, besides its links (flow, packet) [B/s]; empty for no limits.
-    delay_seconds : time to pin the sender's memory before each message is offered, also while its receiver is late [s]; empty for none.
-    start, end : places between which each message goes; empty where all go between the places of their processes.
-    priority : priority of each use: the lowest is served first, then the first to come; empty where all are equal.
-    works_for : process of the rank that each process is a part of, shape (processes,); empty where every process is a rank.
-    overhead : mask of the work that is processor time of a message, not compute, shape (works,); empty where none is.
-    processor : whether each resource is a processor of a rank, which is kept while it works, rather than a copy engine, which is kept
-        while it copies; shape (resources,); empty where none is.  The last three only change the parts that `critical` returns.
+    rate_limit : upper limit of each message's rate, besides its links (flow, packet) [B/s]; empty
+        for no limits.
+    delay_seconds : time to pin the sender's memory before each message is offered, also while its
+        receiver is late [s]; empty for none.
+    start, end : places between which each message goes; empty where all go between the places of
+        their processes.
+    priority : priority of each use: the lowest is served first, then the first to come; empty where
+        all are equal.
+    works_for : process of the rank that each process is a part of, shape (processes,); empty where
+        every process is a rank.
+    overhead : mask of the work that is processor time of a message, not compute, shape (works,);
+        empty where none is.
+    processor : whether each resource is a processor of a rank, which is kept while it works, rather
+        than a copy engine, which is kept while it copies; shape (resources,); empty where none is.
+        The last three only change the parts that `critical` returns.
 
-    Arrays of the types that the native core counts in (uint8, uint32, uint64) are taken as they are, and must not change while a replay
-    runs; others are converted.
+    Arrays of the types that the native core counts in (uint8, uint32, uint64) are taken as they
+    are, and must not change while a replay runs; others are converted.
     """
 
     first: Whole
@@ -128,7 +143,9 @@ class Program:
 
     @property
     def copying(self) -> Bool:
-        """Return a mask of the operations during which their process holds a copy engine, shape (operations,)."""
+        """Return a mask of the operations during which their process holds a copy engine, shape
+        (operations,).
+        """
         code = np.asarray(self.code)
         kept = (code == Op.TAKE).astype(np.int8) - (code == Op.GIVE)
         if len(self.processor):
@@ -199,16 +216,32 @@ def replay(
 
     try:
         arrays: dict[str, Any] = {name: _as(getattr(program, name), np.uint32) for name in _COUNTED}
-        arrays |= {"rank": _as(program.priority, np.uint32), "place": _as(program.host, np.uint32), "size": _sizes(program)}
+        arrays |= {
+            "rank": _as(program.priority, np.uint32),
+            "place": _as(program.host, np.uint32),
+            "size": _sizes(program),
+        }
         arrays |= {name: _as(getattr(program, name), np.uint8) for name in ("code", "leaves")}
-        arrays |= {"durations": _ticks(program.work_seconds), "takes": _ticks(program.use_seconds), "delay": _ticks(program.delay_seconds)}
+        arrays |= {
+            "durations": _ticks(program.work_seconds),
+            "takes": _ticks(program.use_seconds),
+            "delay": _ticks(program.delay_seconds),
+        }
         done = contend(
             **arrays,
             limit=np.ascontiguousarray(program.rate_limit / PICOSECONDS),
             bandwidth=network.bandwidth / PICOSECONDS,
             hop=_tick(network.hop_seconds),
-            logp=(_tick(network.latency), _tick(network.send_overhead), _tick(network.receive_overhead), _tick(network.gap)),
-            per_byte=(network.seconds_per_byte * PICOSECONDS, network.overhead_per_byte * PICOSECONDS),
+            logp=(
+                _tick(network.latency),
+                _tick(network.send_overhead),
+                _tick(network.receive_overhead),
+                _tick(network.gap),
+            ),
+            per_byte=(
+                network.seconds_per_byte * PICOSECONDS,
+                network.overhead_per_byte * PICOSECONDS,
+            ),
             fidelity=fidelity,
             handshake=network.handshake,
             packing=_packing(network),
@@ -221,11 +254,21 @@ def replay(
         if raised:
             raise raised[0] from None
         raise _translated(error) from error
-    times = {name: np.frombuffer(done[name], dtype=np.uint64) / PICOSECONDS for name in ("ends", "waited", "began", "arrived", "done")}
-    return Contended(fidelity, **times, carried_bytes=np.frombuffer(done["carried"], dtype=np.float64), events=int(done["events"]))
+    times = {
+        name: np.frombuffer(done[name], dtype=np.uint64) / PICOSECONDS
+        for name in ("ends", "waited", "began", "arrived", "done")
+    }
+    return Contended(
+        fidelity,
+        **times,
+        carried_bytes=np.frombuffer(done["carried"], dtype=np.float64),
+        events=int(done["events"]),
+    )
 
 
-def ways(network: Network, start: NDArray[np.integer[Any]], end: NDArray[np.integer[Any]]) -> tuple[Int, Int]:
+def ways(
+    network: Network, start: NDArray[np.integer[Any]], end: NDArray[np.integer[Any]]
+) -> tuple[Int, Int]:
     """Return the links between places, as every message takes them.
 
     Parameters
@@ -234,7 +277,8 @@ def ways(network: Network, start: NDArray[np.integer[Any]], end: NDArray[np.inte
 
     Returns
     -------
-    First link of each pair and the end of the last, shape (pairs + 1,), and the links, numbered as in `Network.links`.
+    First link of each pair and the end of the last, shape (pairs + 1,), and the links, numbered as
+    in `Network.links`.
 
     Raises
     ------
@@ -245,21 +289,42 @@ def ways(network: Network, start: NDArray[np.integer[Any]], end: NDArray[np.inte
     """
     _sound(network)
     try:
-        first, links = native_routes(_as(start, np.uint32), _as(end, np.uint32), **_made_of(network))
+        first, links = native_routes(
+            _as(start, np.uint32), _as(end, np.uint32), **_made_of(network)
+        )
     except (OverflowError, ValueError) as error:
         raise _translated(error) from None
-    return np.frombuffer(first, dtype=np.uint64).astype(np.int64), np.frombuffer(links, dtype=np.uint32).astype(np.int64)
+    return np.frombuffer(first, dtype=np.uint64).astype(np.int64), np.frombuffer(
+        links, dtype=np.uint32
+    ).astype(np.int64)
 
 
 def _made_of(network: Network) -> dict[str, Any]:
     """Return the shape and nodes as the native core takes them."""
     shape, numbers = _laid(network)
     made = network.made_of
-    backbone = network.backbone and (network.backbone.bandwidth / PICOSECONDS, _tick(network.backbone.seconds))
+    backbone = network.backbone and (
+        network.backbone.bandwidth / PICOSECONDS,
+        _tick(network.backbone.seconds),
+    )
     passes = [k in set(made.passes) for k in range(len(made.parts))]
-    wires = [(w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared) for w in made.wires]
-    of_node = {"parts": len(made.parts), "cards": list(made.cards), "passes": passes, "wires": wires}
-    return {"shape": shape, "numbers": numbers, "nodes": network.hosts, "backbone": backbone, **of_node}
+    wires = [
+        (w.source, w.target, w.bandwidth / PICOSECONDS, _tick(w.seconds), w.shared)
+        for w in made.wires
+    ]
+    of_node = {
+        "parts": len(made.parts),
+        "cards": list(made.cards),
+        "passes": passes,
+        "wires": wires,
+    }
+    return {
+        "shape": shape,
+        "numbers": numbers,
+        "nodes": network.hosts,
+        "backbone": backbone,
+        **of_node,
+    }
 
 
 def _translated(error: Exception) -> TurnbuckleError:
@@ -286,9 +351,11 @@ def _laid(network: Network) -> tuple[str, list[list[int]]]:
 
 
 def of_tasks(tasks: Tasks) -> Program:
-    """Convert a declared task graph to a program: a process for every track and for every task without; edges are messages.
+    """Convert a declared task graph to a program: a process for every track and for every task
+    without; edges are messages.
 
-    Replayed it equals `turnbuckle.replay.tasks.replay_tasks`, to the picosecond that lags and durations are rounded to.
+    Replayed it equals `turnbuckle.replay.tasks.replay_tasks`, to the picosecond that lags and
+    durations are rounded to.
     """
     count = len(tasks)
     track = np.full(count, -1) if tasks.track is None else tasks.track
@@ -298,7 +365,9 @@ def of_tasks(tasks: Tasks) -> Program:
     edges = len(tasks.source)
     # each task awaits its edges, works, and sends its own
     when = np.concatenate([3 * tasks.target, 3 * np.arange(count) + 1, 3 * tasks.source + 2])
-    code = np.concatenate([np.full(edges, Op.AWAIT), np.full(count, Op.WORK), np.full(edges, Op.SEND)]).astype(np.uint8)
+    code = np.concatenate(
+        [np.full(edges, Op.AWAIT), np.full(count, Op.WORK), np.full(edges, Op.SEND)]
+    ).astype(np.uint8)
     arg = np.concatenate([np.arange(edges), np.arange(count), np.arange(edges)])
     owner = process[when // 3]
     order = np.lexsort((when, owner))
@@ -306,9 +375,15 @@ def of_tasks(tasks: Tasks) -> Program:
     first = np.searchsorted(owner[order], np.arange(processes + 1))
     nothing = np.zeros(0, dtype=np.int64)
     none, host = np.zeros(0), np.zeros(processes, dtype=np.int64)
-    source, target, leaves = process[tasks.source], process[tasks.target], np.full(edges, Leaves.EDGE, dtype=np.uint8)
+    source, target, leaves = (
+        process[tasks.source],
+        process[tasks.target],
+        np.full(edges, Leaves.EDGE, dtype=np.uint8),
+    )
     sizes, code, arg = tasks.lag_seconds, code[order], arg[order]
-    return Program(first, code, arg, tasks.seconds, nothing, none, nothing, host, source, target, sizes, leaves)
+    return Program(
+        first, code, arg, tasks.seconds, nothing, none, nothing, host, source, target, sizes, leaves
+    )
 
 
 def _stuck(count: int, named: list[tuple[int, int, int]]) -> TurnbuckleError:
@@ -329,7 +404,9 @@ def _stuck(count: int, named: list[tuple[int, int, int]]) -> TurnbuckleError:
         error = error_of("A071.ring", found=f"process {' -> '.join(circle)}", count=count)
         stuck = tuple((p, at_op[p]) for p in members)
     else:
-        error = error_of("A071.lost", found=f"process {first} waits for process {other}", count=count)
+        error = error_of(
+            "A071.lost", found=f"process {first} waits for process {other}", count=count
+        )
         stuck = ((first, at_op[first]),)
     assert isinstance(error, UsageError)
     error.waiting = stuck
@@ -340,10 +417,17 @@ def _sound(network: Network) -> None:
     """Validate network parameters; A072 names the offending one."""
     times = ("hop_seconds", "inside_seconds", "latency", "send_overhead", "receive_overhead", "gap")
     for wire in network.made_of.wires:
-        if not (np.isfinite(wire.bandwidth) and wire.bandwidth > 0 and 0 <= wire.seconds * PICOSECONDS <= _LONGEST):
+        if not (
+            np.isfinite(wire.bandwidth)
+            and wire.bandwidth > 0
+            and 0 <= wire.seconds * PICOSECONDS <= _LONGEST
+        ):
             raise _refused(f"a wire of {wire.bandwidth:g} B/s and {wire.seconds:g} s")
     if (shared := network.backbone) and not (
-        network.shape is None and np.isfinite(shared.bandwidth) and shared.bandwidth > 0 and 0 <= shared.seconds * PICOSECONDS <= _LONGEST
+        network.shape is None
+        and np.isfinite(shared.bandwidth)
+        and shared.bandwidth > 0
+        and 0 <= shared.seconds * PICOSECONDS <= _LONGEST
     ):
         raise _refused(f"a backbone of {shared.bandwidth:g} B/s and {shared.seconds:g} s")
     for name in ("bandwidth", "inside_bandwidth", *times, "seconds_per_byte", "overhead_per_byte"):
@@ -352,11 +436,16 @@ def _sound(network: Network) -> None:
         if not (np.isfinite(value) and (value > 0 or (least_is_none and value == 0))):
             raise _refused(f"{name} of {value:g}")
         if name in times and value * PICOSECONDS > _LONGEST:
-            raise _refused(f"{name} of {value:g} s: a replay is counted in picoseconds, up to {_LONGEST / PICOSECONDS:.3g} s")
+            raise _refused(
+                f"{name} of {value:g} s: a replay is counted in picoseconds, up to "
+                f"{_LONGEST / PICOSECONDS:.3g} s"
+            )
 
 
 def _packing(network: Network) -> tuple[int, int, int]:
-    """Return the bytes of a packet's payload, header and link buffer; refuse values that are not whole or do not fit."""
+    """Return the bytes of a packet's payload, header and link buffer; refuse values that are not
+    whole or do not fit.
+    """
     sizes = []
     for name in ("packet_bytes", "header_bytes", "buffer_bytes"):
         value = getattr(network, name)
@@ -366,7 +455,9 @@ def _packing(network: Network) -> tuple[int, int, int]:
         sizes.append(int(value))
     payload, header, buffer = sizes
     if buffer < payload + header:
-        raise _refused(f"buffer_bytes of {buffer}: a packet of {payload + header} bytes does not fit")
+        raise _refused(
+            f"buffer_bytes of {buffer}: a packet of {payload + header} bytes does not fit"
+        )
     return payload, header, buffer
 
 
@@ -408,6 +499,10 @@ def _as(values: NDArray[np.generic], kind: type[np.unsignedinteger]) -> NDArray[
     array = np.asarray(values)
     if array.dtype.kind == "f" and len(array):
         raise _refused("an index that is no whole number")
-    if array.dtype != kind and len(array) and not (array.min() >= 0 and array.max() <= np.iinfo(kind).max):
+    if (
+        array.dtype != kind
+        and len(array)
+        and not (array.min() >= 0 and array.max() <= np.iinfo(kind).max)
+    ):
         raise _refused("an index that is negative or too large")
     return np.ascontiguousarray(array.astype(kind, copy=False))

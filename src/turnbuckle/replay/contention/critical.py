@@ -1,8 +1,11 @@
-"""Parts of the run time of a contended replay: one chain of operations that waited for each other, from the last end back to the start.
+"""Parts of the run time of a contended replay: one chain of operations that waited for each other,
+from the last end back to the start.
 
-Every picosecond of the run belongs to one link of the chain, so that the parts add up to the run time.  From a process that waited for a
-message the chain leads to the late side: its sender, or for a rendezvous its receiver.  At a process that waited for a resource the chain
-stays; the holder of the resource is not followed.  With contention, shortening this chain need not shorten the run (decision D18).
+Every picosecond of the run belongs to one link of the chain, so that the parts add up to the run
+time.  From a process that waited for a message the chain leads to the late side: its sender, or for
+a rendezvous its receiver.  At a process that waited for a resource the chain stays; the holder of
+the resource is not followed.  With contention, shortening this chain need not shorten the run
+(decision D18).
 """
 
 from __future__ import annotations
@@ -24,9 +27,11 @@ class Chain:
     Attributes
     ----------
     compute : work of processes.
-    copies : copies between host and device, with their latency and the wait for a copy engine; on nodes without GPUs they count as compute.
+    copies : copies between host and device, with their latency and the wait for a copy engine; on
+        nodes without GPUs they count as compute.
     network : messages under way between processes.
-    delays : delays between the time at which a message may leave and the time at which it does: handshakes, pinning of memory.
+    delays : delays between the time at which a message may leave and the time at which it does:
+        handshakes, pinning of memory.
     overheads : processor time of sending and receiving.
     resources : use of, and wait for, shared resources: exclusive resources, and the time of a GPU.
     """
@@ -62,11 +67,15 @@ def chain(program: Program, done: Contended) -> Chain:
 
 
 def in_resources(program: Program, done: Contended, processes: int) -> Float:
-    """Return how long each of the first processes uses shared resources or waits for them [s]; `done` is traced."""
+    """Return how long each of the first processes uses shared resources or waits for them [s];
+    `done` is traced.
+    """
     if not len(done.done):
         return np.zeros(processes)
     walk = _Walk(program, done)
-    seconds = np.append(0.0, np.cumsum(np.where(walk.kind == _KINDS.index("resources"), walk.spent, 0.0)))
+    seconds = np.append(
+        0.0, np.cumsum(np.where(walk.kind == _KINDS.index("resources"), walk.spent, 0.0))
+    )
     return np.asarray(np.diff(seconds[walk.begins[: processes + 1]]))
 
 
@@ -83,15 +92,20 @@ class _Walk:
         before = np.append(0.0, done.done[:-1])
         before[self.begins[:-1][self.begins[:-1] < count]] = 0.0
         self.spent = done.done - before
-        self.kind = np.array([_KINDS.index(_KIND_OF.get(Op(c), "overheads")) for c in range(len(Op))], dtype=np.uint8)[code]
+        self.kind = np.array(
+            [_KINDS.index(_KIND_OF.get(Op(c), "overheads")) for c in range(len(Op))], dtype=np.uint8
+        )[code]
         if len(program.overhead):
-            self.kind[(code == Op.WORK) & program.overhead[np.where(code == Op.WORK, arg, 0)]] = _KINDS.index("overheads")
+            self.kind[(code == Op.WORK) & program.overhead[np.where(code == Op.WORK, arg, 0)]] = (
+                _KINDS.index("overheads")
+            )
         # what waits for a message that came later leads to another process
         waiting = np.flatnonzero((code == Op.AWAIT) | (code == Op.SENT) & (self.spent > 0))
         about = arg[waiting]
         late = done.arrived[about] > before[waiting]
         waiting, about = waiting[late], about[late]
-        # nobody makes room for a copy, nor for work that is a flow over the time of a GPU: these stay with their process
+        # nobody makes room for a copy, nor for work that is a flow over the time of a GPU: these
+        # stay with their process
         by_resource = (self.posted[about] < 0) & (np.asarray(program.leaves)[about] != _EDGE)
         self.kind[waiting[by_resource]] = _KINDS.index("resources")
         self.kind[program.copying] = _KINDS.index("copies")
@@ -110,7 +124,8 @@ class _Walk:
         # what a process did not do as its last operation it ended with
         out["compute"] += float(done.ends[last] - done.done[operation])
         arg = np.asarray(program.arg)
-        begins = self.begins.tolist()  # a search in a list of Python costs a tenth of one in an array
+        # a search in a list of Python costs a tenth of one in an array
+        begins = self.begins.tolist()
         passed = np.zeros(len(self.wait) + 1, dtype=np.int32)
         while True:
             begin, wait = begins[bisect_right(begins, operation) - 1], int(self.wait[operation])
@@ -120,7 +135,11 @@ class _Walk:
                 break
             operation = self._message(int(arg[wait]), float(done.done[wait]), out)
         times = np.cumsum(passed[:-1], dtype=np.int32)
-        for name, seconds in zip(_KINDS, np.bincount(self.kind, times * self.spent, minlength=len(_KINDS)).tolist(), strict=True):
+        for name, seconds in zip(
+            _KINDS,
+            np.bincount(self.kind, times * self.spent, minlength=len(_KINDS)).tolist(),
+            strict=True,
+        ):
             out[name] += seconds
         return out
 
@@ -139,7 +158,8 @@ class _Walk:
         if program.leaves[m] == _READY and receiver >= 0:
             posted = float(done.done[receiver])
             delay = float(program.delay_seconds[m]) if len(program.delay_seconds) else 0.0
-            # the sender pins, then asks; the answer takes as long as the question, and with it the message begins to leave
+            # the sender pins, then asks; the answer takes as long as the question, and with it the
+            # message begins to leave
             if posted > (sent + delay + began) / 2:
                 late, who = posted, receiver
         out["delays"] += began - late

@@ -1,11 +1,14 @@
-"""Calls in a closed loop as a program for the contention replay: send, kernel, receive, repeatedly (SSI, Austin et al. 2021, 4.4).
+"""Calls in a closed loop as a program for the contention replay: send, kernel, receive, repeatedly
+(SSI, Austin et al. 2021, 4.4).
 
-A stream is four processes: the host sends, a worker computes, the device sends back, the host receives.  Links and workers are
-resources that all streams share.  Each process signals the next by a message with a fixed delay.  A queue of k entries is a message back
-(a credit): the sender awaits the credit of the k-th call before.
+A stream is four processes: the host sends, a worker computes, the device sends back, the host
+receives.  Links and workers are resources that all streams share.  Each process signals the next by
+a message with a fixed delay.  A queue of k entries is a message back (a credit): the sender awaits
+the credit of the k-th call before.
 
-``quantum`` is the unit that pays the propagation x (decision D9).  By the ``message`` a link is busy for n / B, and is free again while the
-message is still on its way.  By the ``byte`` each byte waits until the one before has arrived, and a link is busy for n (x + 1 / B).
+``quantum`` is the unit that pays the propagation x (decision D9).  By the ``message`` a link is
+busy for n / B, and is free again while the message is still on its way.  By the ``byte`` each byte
+waits until the one before has arrived, and a link is busy for n (x + 1 / B).
 
 Errors:
 
@@ -29,7 +32,8 @@ Quantum = Literal["message", "byte"]
 
 #: Calls of all streams that one replay holds in memory on a small machine.
 MOST_CALLS: Final = 5_000_000
-#: A replay counts whole picoseconds; times are stretched until all of them fill this many seconds, so that none is lost.
+#: A replay counts whole picoseconds; times are stretched until all of them fill this many seconds,
+#: so that none is lost.
 _FILLED: Final = 1e6
 _DOWN, _UP, _WORKERS = range(3)
 _COUNTS: Final = ("calls", "streams", "workers", "width")
@@ -45,10 +49,13 @@ class Loop:
     to_device_bytes, to_host_bytes : bytes of one call in each direction [B].
     kernel_seconds : kernel time of one call on a worker [s].
     host_seconds : host time before each call [s].
-    streams : number of concurrent loops; each has its own host thread, which keeps its calls in order.
+    streams : number of concurrent loops; each has its own host thread, which keeps its calls in
+        order.
     workers : number of kernels that run at once.
-    in_flight : number of calls of a stream that may be under way before a result is back; 1 is a blocking call, 0 is no limit.
-    queue : number of a stream's calls that fit at the device, running kernel included; 0 is no limit.
+    in_flight : number of calls of a stream that may be under way before a result is back; 1 is a
+        blocking call, 0 is no limit.
+    queue : number of a stream's calls that fit at the device, running kernel included; 0 is no
+        limit.
     """
 
     calls: int
@@ -85,7 +92,8 @@ class Looped:
     Attributes
     ----------
     seconds : run time [s].
-    busy_to_device, busy_to_host, busy_workers : share of the run time in which links and workers were busy.
+    busy_to_device, busy_to_host, busy_workers : share of the run time in which links and workers
+        were busy.
     """
 
     seconds: float
@@ -117,13 +125,24 @@ def run(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum = "
         return Looped(0.0, 0.0, 0.0, 0.0)
     # a power of two changes no digit
     stretch = 2.0 ** math.floor(math.log2(_FILLED / most))
-    seconds = replay(program(loop, link, propagation_seconds, quantum, stretch), Network(1, 1.0, 0.0)).seconds / stretch
+    seconds = (
+        replay(
+            program(loop, link, propagation_seconds, quantum, stretch), Network(1, 1.0, 0.0)
+        ).seconds
+        / stretch
+    )
     every, room = loop.calls * loop.streams, (link.width, link.width, loop.workers)
-    return Looped(seconds, *(every * t / (seconds * r) if seconds else 0.0 for t, r in zip(takes, room, strict=True)))
+    return Looped(
+        seconds,
+        *(every * t / (seconds * r) if seconds else 0.0 for t, r in zip(takes, room, strict=True)),
+    )
 
 
-def taken(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum) -> tuple[float, float]:
-    """Return how long one call occupies a link, to the device and to the host [s]: n / B, or n (x + 1 / B) by the byte.
+def taken(
+    loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum
+) -> tuple[float, float]:
+    """Return how long one call occupies a link, to the device and to the host [s]: n / B, or n (x +
+    1 / B) by the byte.
 
     >>> taken(Loop(1, 1e6, 0, 1e-6), Link("a link", 10e9), 1e-9, "byte")
     (0.0011, 0.0)
@@ -132,7 +151,13 @@ def taken(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum) 
     return loop.to_device_bytes * each, loop.to_host_bytes * each
 
 
-def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum = "message", stretch: float = 1.0) -> Program:
+def program(
+    loop: Loop,
+    link: Link,
+    propagation_seconds: float,
+    quantum: Quantum = "message",
+    stretch: float = 1.0,
+) -> Program:
     """Convert a loop to a program; all its messages are edges.
 
     Parameters
@@ -150,10 +175,19 @@ def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum
     whole = np.ones(calls, dtype=np.bool_)
     host = whole if loop.host_seconds > 0 else ~whole
     zero = np.zeros_like(number)
-    windows = [(Op.AWAIT, back - window, nth >= window), (Op.AWAIT, slot - room, nth >= room), (Op.WORK, zero, host)]
+    windows = [
+        (Op.AWAIT, back - window, nth >= window),
+        (Op.AWAIT, slot - room, nth >= room),
+        (Op.WORK, zero, host),
+    ]
     lists = (
         [*windows, (Op.USE, zero + _DOWN, whole), (Op.SEND, data, whole)],
-        [(Op.AWAIT, data, whole), (Op.USE, zero + _WORKERS, whole), (Op.SEND, ready, whole), (Op.SEND, slot, nth < calls - room)],
+        [
+            (Op.AWAIT, data, whole),
+            (Op.USE, zero + _WORKERS, whole),
+            (Op.SEND, ready, whole),
+            (Op.SEND, slot, nth < calls - room),
+        ],
         [(Op.AWAIT, ready, whole), (Op.USE, zero + _UP, whole), (Op.SEND, result, whole)],
         [(Op.AWAIT, result, whole), (Op.SEND, back, nth < calls - window)],
     )
@@ -161,20 +195,36 @@ def program(loop: Loop, link: Link, propagation_seconds: float, quantum: Quantum
     # streams one after the other in each kind of process
     code, arg = (np.concatenate([part[k].reshape(-1) for part in parts]) for k in range(2))
     lengths = np.repeat([part[0].shape[1] for part in parts], streams)
-    sender, worker, device, receiver = (np.repeat(np.arange(streams) + k * streams, calls) for k in range(4))
+    sender, worker, device, receiver = (
+        np.repeat(np.arange(streams) + k * streams, calls) for k in range(4)
+    )
     arrives = propagation_seconds if quantum == "message" else 0.0
     delays = np.repeat([arrives, 0.0, arrives, 0.0, propagation_seconds], every) * stretch
-    first, code, work = np.append(0, np.cumsum(lengths)), code.astype(np.uint8), np.array([loop.host_seconds * stretch])
-    uses, seconds = np.array([_DOWN, _UP, _WORKERS]), np.array([down, up, loop.kernel_seconds]) * stretch
-    capacity, hosts = np.array([link.width, link.width, loop.workers]), np.zeros(4 * streams, dtype=np.int64)
+    first, code, work = (
+        np.append(0, np.cumsum(lengths)),
+        code.astype(np.uint8),
+        np.array([loop.host_seconds * stretch]),
+    )
+    uses, seconds = (
+        np.array([_DOWN, _UP, _WORKERS]),
+        np.array([down, up, loop.kernel_seconds]) * stretch,
+    )
+    capacity, hosts = (
+        np.array([link.width, link.width, loop.workers]),
+        np.zeros(4 * streams, dtype=np.int64),
+    )
     source = np.concatenate([sender, worker, device, receiver, worker])
     target = np.concatenate([worker, device, receiver, sender, sender])
     leaves = np.full(5 * every, Leaves.EDGE, dtype=np.uint8)
-    return Program(first, code, arg, work, uses, seconds, capacity, hosts, source, target, delays, leaves)
+    return Program(
+        first, code, arg, work, uses, seconds, capacity, hosts, source, target, delays, leaves
+    )
 
 
 def _flat(steps: list[tuple[Op, Int, Bool]]) -> tuple[Int, Int]:
-    """Return codes and arguments of one kind of process, shape (streams, operations): the steps that it has, call by call."""
+    """Return codes and arguments of one kind of process, shape (streams, operations): the steps
+    that it has, call by call.
+    """
     there = np.stack([mask for _, _, mask in steps], axis=1).reshape(-1)
     streams, calls = steps[0][1].shape
     code = np.tile(np.array([op for op, _, _ in steps]), calls)[there]
@@ -188,12 +238,17 @@ def _sound(loop: Loop, link: Link, propagation_seconds: float) -> None:
         for name in (f.name for f in fields(of) if f.name != "name"):
             value = getattr(of, name)
             least = 1 if name in _COUNTS else 0
-            if not (math.isfinite(value) and value >= least) or (name == "bandwidth" and value == 0):
+            if not (math.isfinite(value) and value >= least) or (
+                name == "bandwidth" and value == 0
+            ):
                 raise _refused(f"{name} of {value:g}")
     if not (math.isfinite(propagation_seconds) and propagation_seconds >= 0):
         raise _refused(f"a propagation of {propagation_seconds:g} s")
     if loop.calls * loop.streams > MOST_CALLS:
-        raise _refused(f"{loop.calls * loop.streams:,} calls", f"at most {MOST_CALLS:,} in all streams; a closed loop repeats itself")
+        raise _refused(
+            f"{loop.calls * loop.streams:,} calls",
+            f"at most {MOST_CALLS:,} in all streams; a closed loop repeats itself",
+        )
     if max(loop.workers, link.width) >= 1 << 32:
         raise _refused(f"{max(loop.workers, link.width):,} workers or links")
 

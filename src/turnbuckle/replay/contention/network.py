@@ -1,7 +1,8 @@
 """Networks as data: the parts of a node, and the network between nodes.
 
-A place is a part of a node: a socket, a GPU.  Inside a node a message takes the path of fewest wires, and of these the widest.  To another
-node it goes to the NIC nearest to its place, over the links of the shape, and from the NIC nearest to its end.
+A place is a part of a node: a socket, a GPU.  Inside a node a message takes the path of fewest
+wires, and of these the widest.  To another node it goes to the NIC nearest to its place, over the
+links of the shape, and from the NIC nearest to its end.
 
 =============  ==================================================================================  ====================================
 shape          links                                                                               routes
@@ -56,11 +57,13 @@ class Torus:
 
 @dataclass(frozen=True)
 class Dragonfly:
-    """A dragonfly, routed minimally: one global channel between two groups, at most one local link before it and one after it.
+    """A dragonfly, routed minimally: one global channel between two groups, at most one local link
+    before it and one after it.
 
     Attributes
     ----------
-    groups : number of groups; each has at least one channel to every other: routers x channels >= groups - 1.
+    groups : number of groups; each has at least one channel to every other: routers x channels >=
+        groups - 1.
     routers : number of routers of a group, all linked with each other.
     cards, channels : numbers of NICs and of global channels of a router.
     """
@@ -145,8 +148,10 @@ class Network:
     bandwidth : bandwidth of a link, one way [B/s].
     hop_seconds : latency of a link [s].
     shape : shape of the network between NICs, or None for one switch.
-    inside_bandwidth, inside_seconds : bandwidth [B/s] and latency [s] between processes of a node, for nodes without parts.
-    latency, send_overhead, receive_overhead, gap : L, o, o, g of `logp` [s]; the overheads hold for every fidelity.
+    inside_bandwidth, inside_seconds : bandwidth [B/s] and latency [s] between processes of a node,
+        for nodes without parts.
+    latency, send_overhead, receive_overhead, gap : L, o, o, g of `logp` [s]; the overheads hold for
+        every fidelity.
     seconds_per_byte, overhead_per_byte : G, O [s/B].
     node : parts of each node, or None for nodes of one part.
     backbone : link that all messages through the one switch share, or None; only without a shape.
@@ -185,13 +190,18 @@ class Network:
         return self.hosts * len(self.made_of.cards)
 
     def links(self) -> list[str]:
-        """Return the names of all links, in the order of `turnbuckle.replay.contention.contention.Contended.carried_bytes`.
+        """Return the names of all links, in the order of
+        `turnbuckle.replay.contention.contention.Contended.carried_bytes`.
 
         >>> Network(2, 1e9, 0.0).links()
         ['card 0 out', 'card 1 out', 'card 0 in', 'card 1 in', 'node 0: host', 'node 1: host']
         """
         shared = ["backbone"] if self.backbone else []
-        return [*_between(self.shape, self.cards), *shared, *(f"node {n}: {w}" for n in range(self.hosts) for w in self.wires)]
+        return [
+            *_between(self.shape, self.cards),
+            *shared,
+            *(f"node {n}: {w}" for n in range(self.hosts) for w in self.wires),
+        ]
 
     @property
     def wires(self) -> list[str]:
@@ -201,7 +211,9 @@ class Network:
 
     @property
     def links_between(self) -> int:
-        """Return the number of links between nodes, which precede those inside nodes; a backbone is one of them."""
+        """Return the number of links between nodes, which precede those inside nodes; a backbone is
+        one of them.
+        """
         return between(self.shape, self.cards) + (self.backbone is not None)
 
     def link(self, index: int) -> str:
@@ -220,7 +232,11 @@ class Network:
         """Return the bandwidth of all links [B/s], in the same order."""
         made = self.made_of
         shared = [self.backbone.bandwidth] if self.backbone else []
-        return [*[self.bandwidth] * between(self.shape, self.cards), *shared, *[w.bandwidth for w in made.wires] * self.hosts]
+        return [
+            *[self.bandwidth] * between(self.shape, self.cards),
+            *shared,
+            *[w.bandwidth for w in made.wires] * self.hosts,
+        ]
 
 
 def _wire_name(made: Node, wire: Wire) -> str:
@@ -240,7 +256,10 @@ def between(shape: FatTree | Torus | Dragonfly | None, cards: int) -> int:
         case None:
             return 2 * cards
         case FatTree(down, up, cables):
-            return sum(2 * math.prod(down[k:]) * math.prod(up[: k + 1]) * cables[k] for k in range(len(down)))
+            return sum(
+                2 * math.prod(down[k:]) * math.prod(up[: k + 1]) * cables[k]
+                for k in range(len(down))
+            )
         case Torus(dims, _):
             return 2 * cards + 2 * math.prod(dims) * len(dims)
         case Dragonfly(groups, routers, _, channels):
@@ -248,7 +267,9 @@ def between(shape: FatTree | Torus | Dragonfly | None, cards: int) -> int:
 
 
 def _between(shape: FatTree | Torus | Dragonfly | None, cards: int) -> Iterator[str]:
-    """Yield names of links between nodes, as the native core orders them (crates/turnbuckle-core/src/contention/network/shape.rs)."""
+    """Yield names of links between nodes, as the native core orders them
+    (crates/turnbuckle-core/src/contention/network/shape.rs).
+    """
     ends = [*(f"card {c} out" for c in range(cards)), *(f"card {c} in" for c in range(cards))]
     if shape is None:
         yield from ends
@@ -259,14 +280,30 @@ def _between(shape: FatTree | Torus | Dragonfly | None, cards: int) -> Iterator[
             count = leaves // below * wide
             what = "card" if level == 0 else f"level {level} switch"
             for direction in ("up", "down"):
-                yield from (f"{what} {n} {direction}{f' {k}' if w * p > 1 else ''}" for n in range(count) for k in range(w * p))
+                yield from (
+                    f"{what} {n} {direction}{f' {k}' if w * p > 1 else ''}"
+                    for n in range(count)
+                    for k in range(w * p)
+                )
             below, wide = below * m, wide * w
     elif isinstance(shape, Torus):
         yield from ends
-        lanes = [f"{sign}{_AXES[k] if k < len(_AXES) else k}" for k in range(len(shape.dims)) for sign in "+-"]
+        lanes = [
+            f"{sign}{_AXES[k] if k < len(_AXES) else k}"
+            for k in range(len(shape.dims))
+            for sign in "+-"
+        ]
         yield from (f"router {r} {lane}" for r in range(math.prod(shape.dims)) for lane in lanes)
     else:
         yield from ends
         routers = shape.groups * shape.routers
-        yield from (f"router {r} to {r // shape.routers * shape.routers + k}" for r in range(routers) for k in range(shape.routers))
-        yield from (f"group {g} channel {c}" for g in range(shape.groups) for c in range(shape.routers * shape.channels))
+        yield from (
+            f"router {r} to {r // shape.routers * shape.routers + k}"
+            for r in range(routers)
+            for k in range(shape.routers)
+        )
+        yield from (
+            f"group {g} channel {c}"
+            for g in range(shape.groups)
+            for c in range(shape.routers * shape.channels)
+        )

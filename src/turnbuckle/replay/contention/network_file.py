@@ -35,11 +35,13 @@
     source = "..."
     latency_source = "..."
 
-Instead of parts, cards, passes and wires a node may have one of [node.gpus], [node.pool] and [node.graph]: the arguments of
-`turnbuckle.replay.contention.nodes`, with the source of each in [node.sources].  A graph has ``gpus``, ``link``, ``seconds``, ``cards`` and
-``pairs = [[0, 1], [0, 3, 2]]``: the third number is how many links there are, one unless said.
+Instead of parts, cards, passes and wires a node may have one of [node.gpus], [node.pool] and
+[node.graph]: the arguments of `turnbuckle.replay.contention.nodes`, with the source of each in
+[node.sources].  A graph has ``gpus``, ``link``, ``seconds``, ``cards`` and ``pairs = [[0, 1], [0,
+3, 2]]``: the third number is how many links there are, one unless said.
 
-Errors (`UsageError`): A050, with the file and the key; A061 where the file cannot be read; U0xx for quantities.
+Errors (`UsageError`): A050, with the file and the key; A061 where the file cannot be read; U0xx for
+quantities.
 """
 
 from __future__ import annotations
@@ -72,7 +74,14 @@ _QUANTITY: Final = ("B/s", "s")
 #: What may be given of each kind of node: a unit, the largest whole number, or words.
 _Limits = Mapping[str, str | int | tuple[str, ...]]
 #: In the order in which facts are listed.
-_INSIDE: Final[_Limits] = {"per_switch": 64, "switch_cards": 64, "link": "B/s", "link_seconds": "s", "memory": "B/s", "memory_seconds": "s"}
+_INSIDE: Final[_Limits] = {
+    "per_switch": 64,
+    "switch_cards": 64,
+    "link": "B/s",
+    "link_seconds": "s",
+    "memory": "B/s",
+    "memory_seconds": "s",
+}
 _OF_GPUS: Final[_Limits] = {
     **{"gpus": 64, "hosts": 64},
     **{"joined": ("mesh", "switch"), "cards": ("node", "host", "gpu")},
@@ -88,12 +97,22 @@ _OF_POOL: Final[_Limits] = (
 _BUILT: Final[dict[str, tuple[Callable[..., Node], _Limits, tuple[str, ...]]]] = {
     "gpus": (gpu_node, _OF_GPUS, ("gpus", "link")),
     "pool": (pool, _OF_POOL, ("hosts", "gpus", "link")),
-    "graph": (graph, {"gpus": 1024, "cards": 1024, "link": "B/s", "seconds": "s"}, ("gpus", "link")),
+    "graph": (
+        graph,
+        {"gpus": 1024, "cards": 1024, "link": "B/s", "seconds": "s"},
+        ("gpus", "link"),
+    ),
 }
 _NUMBERS: Final = ("nodes", "bandwidth", "hop", "shape")
-_NAMES: Final = {"nodes": "nodes", "bandwidth": "link, one way", "hop": "latency of a link", "shape": "shape"}
+_NAMES: Final = {
+    "nodes": "nodes",
+    "bandwidth": "link, one way",
+    "hop": "latency of a link",
+    "shape": "shape",
+}
 _WORDS: Final = ("name", "title", "source", "machine")
-#: Parts between which every way is looked for; of more the replay itself refuses what is not joined.
+#: Parts between which every way is looked for; of more the replay itself refuses what is not
+#: joined.
 _LOOKED_AT: Final = 256
 
 
@@ -107,9 +126,17 @@ class Fact:
 
     @property
     def nature(self) -> str:
-        """Return ``assumed`` where its source begins with that word, ``assumed in part`` where it holds it, else ``cited``."""
+        """Return ``assumed`` where its source begins with that word, ``assumed in part`` where it
+        holds it, else ``cited``.
+        """
         text = self.source.lower()
-        return "assumed" if text.startswith("assumed") else "assumed in part" if "assumed" in text else "cited"
+        return (
+            "assumed"
+            if text.startswith("assumed")
+            else "assumed in part"
+            if "assumed" in text
+            else "cited"
+        )
 
 
 @dataclass(frozen=True)
@@ -126,7 +153,8 @@ class Described:
     node : parts of each node, or None where the file does not state them.
     machine : machine of the catalogue that has the same GPUs, or an empty text.
     facts : every number with its source.
-    built : function and arguments that made the node, where its file states a node of GPUs and not its parts.
+    built : function and arguments that made the node, where its file states a node of GPUs and not
+        its parts.
     """
 
     name: str
@@ -143,7 +171,9 @@ class Described:
     backbone: Backbone | None = None
 
     def node_of(self, gpus: int) -> Node | None:
-        """Return the node with another number of GPUs; None where the file states its parts one by one."""
+        """Return the node with another number of GPUs; None where the file states its parts one by
+        one.
+        """
         return None if self.built is None else gpu_node(**{**self.built, "gpus": gpus})
 
 
@@ -170,18 +200,33 @@ def read_network(name: str | Machine) -> Described:
         alike = [network for network in bundled() if read_network(network).machine == machine]
         return read_network(machine if machine in bundled() or not alike else alike[0])
     if name in bundled():
-        return _read(f"{name}.toml", files("turnbuckle.replay.contention").joinpath("networks", f"{name}.toml").read_text(encoding="utf-8"))
+        return _read(
+            f"{name}.toml",
+            files("turnbuckle.replay.contention")
+            .joinpath("networks", f"{name}.toml")
+            .read_text(encoding="utf-8"),
+        )
     if name.endswith(".xml"):
         return _Reading(Path(name).name, tables_of(name)).network()
     if not name.endswith(".toml"):
         refuse_several(name, "network")
-        raise error_of("A050.name", found=clipped(name, 60), fix=did_you_mean(name, bundled()) or None, names=", ".join(bundled()))
-    return _read(Path(name).name, read_text(name, "the network", largest_bytes=1 << 20, fix="give a TOML file in UTF-8"))
+        raise error_of(
+            "A050.name",
+            found=clipped(name, 60),
+            fix=did_you_mean(name, bundled()) or None,
+            names=", ".join(bundled()),
+        )
+    return _read(
+        Path(name).name,
+        read_text(name, "the network", largest_bytes=1 << 20, fix="give a TOML file in UTF-8"),
+    )
 
 
 @lru_cache(maxsize=64)
 def _read(name: str, text: str) -> Described:
-    """Parse a network's text, which is the key of the cache, so that a changed file is parsed again."""
+    """Parse a network's text, which is the key of the cache, so that a changed file is parsed
+    again.
+    """
     return _Reading(name, text).network()
 
 
@@ -202,11 +247,18 @@ class _Reading:
     def network(self) -> Described:
         self.keys("", self.document, ("network", "node"))
         head = self.table("network", self.document.get("network"))
-        self.keys("network", head, ("name", "title", "machine", "nodes", "bandwidth", "hop", "source", "sources", "shape"))
+        self.keys(
+            "network",
+            head,
+            ("name", "title", "machine", "nodes", "bandwidth", "hop", "source", "sources", "shape"),
+        )
         nodes = head.get("nodes", 0)
         if not _whole(nodes, 0, 1 << 24):
             raise self.flaw("network.nodes", str(nodes), "a whole number")
-        words = {k: self.text(f"network.{k}", head.get(k, ""), needed=k in ("name", "source")) for k in _WORDS}
+        words = {
+            k: self.text(f"network.{k}", head.get(k, ""), needed=k in ("name", "source"))
+            for k in _WORDS
+        }
         bandwidth, hop = (
             self.quantity("network.bandwidth", head.get("bandwidth"), "B/s"),
             self.quantity("network.hop", head.get("hop"), "s"),
@@ -218,14 +270,26 @@ class _Reading:
             "shape": shape_words(shape, backbone),
             **{k: head[k] for k in ("bandwidth", "hop")},
         }
-        self.facts += [Fact(_NAMES[k], str(shown[k]), sources.get(k, words["source"])) for k in _NUMBERS]
+        self.facts += [
+            Fact(_NAMES[k], str(shown[k]), sources.get(k, words["source"])) for k in _NUMBERS
+        ]
         if backbone:
-            self.facts.append(Fact("latency of the backbone", show(backbone.seconds, "s"), sources.get("shape", words["source"])))
+            self.facts.append(
+                Fact(
+                    "latency of the backbone",
+                    show(backbone.seconds, "s"),
+                    sources.get("shape", words["source"]),
+                )
+            )
         given = self.document.get("node")
         made = None if given is None else self.node(self.table("node", given), words["source"])
         ports = nodes * (len(made.cards) if made else 1)
         if shape is not None and ports > places(shape):
-            raise self.flaw("network.shape", f"{places(shape):,} places for {ports:,} cards", "a larger shape, or fewer nodes")
+            raise self.flaw(
+                "network.shape",
+                f"{places(shape):,} places for {ports:,} cards",
+                "a larger shape, or fewer nodes",
+            )
         return Described(
             **words,
             nodes=nodes,
@@ -247,28 +311,46 @@ class _Reading:
             self.keys("network.shape", table, ("kind", "backbone", "backbone_latency"))
             return None
         if not isinstance(kind, str) or kind not in _SHAPES:
-            raise self.flaw("network.shape.kind", str(kind), did_you_mean(str(kind), _SHAPES) or "switch, fat-tree, torus or dragonfly")
+            raise self.flaw(
+                "network.shape.kind",
+                str(kind),
+                did_you_mean(str(kind), _SHAPES) or "switch, fat-tree, torus or dragonfly",
+            )
         made, names = _SHAPES[kind]
         self.keys("network.shape", table, ("kind", *names))
         values: dict[str, Any] = {}
         for name in names:
             value = table.get(name)
-            if name in ("down", "up", "cables", "dims") and isinstance(value, list) and 0 < len(value) <= 16:
+            if (
+                name in ("down", "up", "cables", "dims")
+                and isinstance(value, list)
+                and 0 < len(value) <= 16
+            ):
                 if any(not _whole(v, 1, 1 << 24) for v in value):
                     raise self.flaw(f"network.shape.{name}", str(value), "whole numbers from 1")
                 values[name] = tuple(value)
             elif name not in ("down", "up", "cables", "dims") and _whole(value, 1, 1 << 24):
                 values[name] = value
             elif not (name == "cards" and value is None):
-                raise self.flaw(f"network.shape.{name}", str(value), "a list of whole numbers, or one, as the shape needs")
+                raise self.flaw(
+                    f"network.shape.{name}",
+                    str(value),
+                    "a list of whole numbers, or one, as the shape needs",
+                )
         if kind == "fat-tree" and len({len(v) for v in values.values()}) != 1:
-            raise self.flaw("network.shape", "lists of different lengths", "down, up and cables have one number a level")
+            raise self.flaw(
+                "network.shape",
+                "lists of different lengths",
+                "down, up and cables have one number a level",
+            )
         if kind == "dragonfly":
             if "cards" not in values:
                 raise self.flaw("network.shape.cards", "none", "cards of a router")
             if values["routers"] * values["channels"] < values["groups"] - 1:
                 raise self.flaw(
-                    "network.shape.channels", str(values["channels"]), "routers x channels of a group, one to every other at least"
+                    "network.shape.channels",
+                    str(values["channels"]),
+                    "routers x channels of a group, one to every other at least",
                 )
         return made(**values)  # type: ignore[no-any-return]
 
@@ -277,7 +359,8 @@ class _Reading:
             return None
         key = "network.shape.backbone"
         return Backbone(
-            self.quantity(key, shape.get("backbone"), "B/s"), self.quantity(f"{key}_latency", shape.get("backbone_latency", "0 s"), "s")
+            self.quantity(key, shape.get("backbone"), "B/s"),
+            self.quantity(f"{key}_latency", shape.get("backbone_latency", "0 s"), "s"),
         )
 
     def node(self, given: Mapping[str, Any], source: str) -> Node:
@@ -296,7 +379,9 @@ class _Reading:
     def by_parts(self, given: Mapping[str, Any], source: str) -> Node:
         parts = self.names("node.parts", given.get("parts"), None)
         if len(set(parts)) != len(parts) or len(parts) > _MOST_PARTS:
-            raise self.flaw("node.parts", f"{len(parts)} parts", f"different names, at most {_MOST_PARTS}")
+            raise self.flaw(
+                "node.parts", f"{len(parts)} parts", f"different names, at most {_MOST_PARTS}"
+            )
         number = {name: k for k, name in enumerate(parts)}
         cards = self.names("node.cards", given.get("cards"), parts)
         passes = self.names("node.passes", given.get("passes", []), parts, empty=True)
@@ -307,32 +392,62 @@ class _Reading:
         for k, entry in enumerate(listed):
             wires += self.wires(f"node.wires[{k}]", entry, parts, number, source)
         self.facts.append(Fact("network cards", ", ".join(cards), source))
-        made = Node(tuple(parts), tuple(wires), tuple(number[c] for c in cards), tuple(number[p] for p in passes))
+        made = Node(
+            tuple(parts),
+            tuple(wires),
+            tuple(number[c] for c in cards),
+            tuple(number[p] for p in passes),
+        )
         return made if made.parts_of("share") else shared(made)
 
-    def wires(self, key: str, entry: object, parts: Sequence[str], number: Mapping[str, int], source: str) -> list[Wire]:
+    def wires(
+        self, key: str, entry: object, parts: Sequence[str], number: Mapping[str, int], source: str
+    ) -> list[Wire]:
         """Return the wires of one table: equal wires between one or several pairs of parts."""
         wire = self.table(key, entry)
-        self.keys(key, wire, ("name", "between", "bandwidth", "latency", "shared", "source", "latency_source"))
+        self.keys(
+            key,
+            wire,
+            ("name", "between", "bandwidth", "latency", "shared", "source", "latency_source"),
+        )
         between = wire.get("between")
-        pairs = between if isinstance(between, list) and between and all(isinstance(p, list) for p in between) else [between]
-        ends = [tuple(number[n] for n in self.names(f"{key}.between", pair, parts)) for pair in pairs]
+        pairs = (
+            between
+            if isinstance(between, list) and between and all(isinstance(p, list) for p in between)
+            else [between]
+        )
+        ends = [
+            tuple(number[n] for n in self.names(f"{key}.between", pair, parts)) for pair in pairs
+        ]
         shared = wire.get("shared", False)
         if any(len(e) != 2 for e in ends) or not isinstance(shared, bool):
-            raise self.flaw(key, str(entry), 'between = ["host 0", "gpu 0"], or a list of such pairs; shared = true or false')
+            raise self.flaw(
+                key,
+                str(entry),
+                'between = ["host 0", "gpu 0"], or a list of such pairs; shared = true or false',
+            )
         latency = wire.get("latency", "0 s")
-        bandwidth, seconds = self.quantity(f"{key}.bandwidth", wire.get("bandwidth"), "B/s"), self.quantity(f"{key}.latency", latency, "s")
+        bandwidth, seconds = (
+            self.quantity(f"{key}.bandwidth", wire.get("bandwidth"), "B/s"),
+            self.quantity(f"{key}.latency", latency, "s"),
+        )
         source = self.text(f"{key}.source", wire.get("source", source), needed=True)
         after = self.text(f"{key}.latency_source", wire.get("latency_source", source), needed=True)
         a, b = (parts[e] for e in ends[0])
-        what = self.text(f"{key}.name", wire.get("name", a if a == b else f"{a} - {b}"), needed=True)
+        what = self.text(
+            f"{key}.name", wire.get("name", a if a == b else f"{a} - {b}"), needed=True
+        )
         self.facts.append(Fact(what, str(wire.get("bandwidth")), source))
         if "latency" in wire:
             self.facts.append(Fact(f"{what}: latency", str(latency), after))
         made: list[Wire] = []
         for one_end, other in ends:
             alone = shared or one_end == other
-            made += [Wire(one_end, other, bandwidth, seconds, shared=True)] if alone else both_ways(one_end, other, bandwidth, seconds)
+            made += (
+                [Wire(one_end, other, bandwidth, seconds, shared=True)]
+                if alone
+                else both_ways(one_end, other, bandwidth, seconds)
+            )
         return made
 
     def built(self, kind: str, node: Mapping[str, Any], source: str) -> Node:
@@ -351,10 +466,18 @@ class _Reading:
             elif _whole(value, 1, may) if isinstance(may, int) else value in may:
                 values[name] = value
             else:
-                raise self.flaw(f"{key}.{name}", str(value), f"1 to {may}" if isinstance(may, int) else f"one of {', '.join(may)}")
+                raise self.flaw(
+                    f"{key}.{name}",
+                    str(value),
+                    f"1 to {may}" if isinstance(may, int) else f"one of {', '.join(may)}",
+                )
         if missing := [k for k in needed if k not in given]:
             raise self.flaw(key, f"no {missing[0]}", 'as in gpus = 4, link = "75 GB/s"')
-        self.facts += [Fact(f"{kind}: {n.replace('_', ' ')}", str(given[n]), sources.get(n, source)) for n in allowed if n in given]
+        self.facts += [
+            Fact(f"{kind}: {n.replace('_', ' ')}", str(given[n]), sources.get(n, source))
+            for n in allowed
+            if n in given
+        ]
         if kind != "graph":
             self.values = dict(values) if kind == "gpus" else None
             return build(**values)
@@ -362,14 +485,33 @@ class _Reading:
         if values.get("cards", 1) > places:
             raise self.flaw(f"{key}.cards", str(values["cards"]), "at most one a GPU")
         listed = given.get("pairs")
-        pairs = [tuple(p) if len(p) == 3 else (*p, 1) for p in listed if isinstance(p, list)] if isinstance(listed, list) else []
+        pairs = (
+            [tuple(p) if len(p) == 3 else (*p, 1) for p in listed if isinstance(p, list)]
+            if isinstance(listed, list)
+            else []
+        )
 
         def sound(a: object, b: object, links: object) -> bool:
-            return _whole(a, 0, places - 1) and _whole(b, 0, places - 1) and a != b and _whole(links, 1, 1024)
+            return (
+                _whole(a, 0, places - 1)
+                and _whole(b, 0, places - 1)
+                and a != b
+                and _whole(links, 1, 1024)
+            )
 
-        if not isinstance(listed, list) or len(pairs) != len(listed) or not all(len(p) == 3 and sound(*p) for p in pairs):
-            raise self.flaw(f"{key}.pairs", str(listed), "pairs of GPUs, counted from 0, and how many links join them: [[0, 1], [0, 3, 2]]")
-        self.facts.append(Fact("graph: pairs", f"{len(pairs)} of GPUs", sources.get("pairs", source)))
+        if (
+            not isinstance(listed, list)
+            or len(pairs) != len(listed)
+            or not all(len(p) == 3 and sound(*p) for p in pairs)
+        ):
+            raise self.flaw(
+                f"{key}.pairs",
+                str(listed),
+                "pairs of GPUs, counted from 0, and how many links join them: [[0, 1], [0, 3, 2]]",
+            )
+        self.facts.append(
+            Fact("graph: pairs", f"{len(pairs)} of GPUs", sources.get("pairs", source))
+        )
         return graph(places, [(a, b, link * links) for a, b, links in pairs], **values)
 
     def joined(self, made: Node) -> None:
@@ -383,16 +525,25 @@ class _Reading:
                 if end not in reachable:
                     problem = f"no way from {made.parts[start]} to {made.parts[end]}"
                     raise self.flaw(
-                        "node", problem, "a wire, or a part in passes: GPUs and switches let traffic through only if they are named there"
+                        "node",
+                        problem,
+                        (
+                            "a wire, or a part in passes: GPUs and switches let traffic through "
+                            "only if they are named there"
+                        ),
                     )
 
     def sources(self, key: str, given: object, allowed: Sequence[str]) -> dict[str, str]:
         """Return the sources of single numbers."""
         table = self.table(key, given)
         self.keys(key, table, allowed)
-        return {name: self.text(f"{key}.{name}", value, needed=True) for name, value in table.items()}
+        return {
+            name: self.text(f"{key}.{name}", value, needed=True) for name, value in table.items()
+        }
 
-    def names(self, key: str, given: object, among: Sequence[str] | None, *, empty: bool = False) -> list[str]:
+    def names(
+        self, key: str, given: object, among: Sequence[str] | None, *, empty: bool = False
+    ) -> list[str]:
         if (
             not isinstance(given, list)
             or not (given or empty)
@@ -400,12 +551,16 @@ class _Reading:
         ):
             raise self.flaw(key, str(given), "a list of names")
         if among is not None and (unknown := [n for n in given if n not in among]):
-            raise self.flaw(key, unknown[0], did_you_mean(unknown[0], among) or "a name of node.parts")
+            raise self.flaw(
+                key, unknown[0], did_you_mean(unknown[0], among) or "a name of node.parts"
+            )
         return given
 
     def keys(self, key: str, given: Mapping[str, Any], allowed: Sequence[str]) -> None:
         if unknown := [k for k in given if k not in allowed]:
-            raise self.flaw(key, unknown[0], did_you_mean(unknown[0], allowed) or f"one of {', '.join(allowed)}")
+            raise self.flaw(
+                key, unknown[0], did_you_mean(unknown[0], allowed) or f"one of {', '.join(allowed)}"
+            )
 
     def table(self, key: str, given: object) -> Mapping[str, Any]:
         if not isinstance(given, Mapping):
@@ -419,7 +574,11 @@ class _Reading:
 
     def quantity(self, key: str, given: object, unit: str) -> float:
         if not isinstance(given, str):
-            raise self.flaw(key, str(given), f'a quantity in quotes, as in "{"12.5 GB/s" if unit == "B/s" else "0.5 us"}"')
+            raise self.flaw(
+                key,
+                str(given),
+                f'a quantity in quotes, as in "{"12.5 GB/s" if unit == "B/s" else "0.5 us"}"',
+            )
         try:
             value = parse(given, unit)
         except UnitError as error:
@@ -453,14 +612,23 @@ def shape_words(shape: FatTree | Torus | Dragonfly | None, backbone: Backbone | 
     match shape:
         case FatTree(down, up, cables):
             doubled = f", {' x '.join(map(str, cables))} cables" if set(cables) != {1} else ""
-            return f"fat tree, {' x '.join(map(str, down))} below, {' x '.join(map(str, up))} above{doubled}"
+            return (
+                f"fat tree, {' x '.join(map(str, down))} below, {' x '.join(map(str, up))} "
+                f"above{doubled}"
+            )
         case Torus(dims, cards):
             return f"torus, {' x '.join(map(str, dims))}, {_counted(cards, 'card')} a router"
         case Dragonfly(groups, routers, cards, channels):
-            of_router = f"{_counted(cards, 'card')} and {_counted(channels, 'global channel')} a router"
+            of_router = (
+                f"{_counted(cards, 'card')} and {_counted(channels, 'global channel')} a router"
+            )
             return f"dragonfly, {groups} groups of {routers} routers, {of_router}"
         case None:
-            return f"one switch with a backbone of {show(backbone.bandwidth, 'B/s')}" if backbone else "one switch"
+            return (
+                f"one switch with a backbone of {show(backbone.bandwidth, 'B/s')}"
+                if backbone
+                else "one switch"
+            )
 
 
 def _counted(number: int, what: str) -> str:

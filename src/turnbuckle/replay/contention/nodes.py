@@ -1,7 +1,9 @@
-"""Usual nodes of machines: GPUs on host links, meshed or behind a switch, with one NIC per node or per GPU, and pools of GPUs.
+"""Usual nodes of machines: GPUs on host links, meshed or behind a switch, with one NIC per node or
+per GPU, and pools of GPUs.
 
-A node is data (`replay.contention.network.Node`); these build the usual ones.  A part is named by its kind and number: ``host 0``,
-``gpu 3``, ``switch 1``; ``share 3`` is the time of GPU 3, for processes that share it.
+A node is data (`replay.contention.network.Node`); these build the usual ones.  A part is named by
+its kind and number: ``host 0``, ``gpu 3``, ``switch 1``; ``share 3`` is the time of GPU 3, for
+processes that share it.
 """
 
 from __future__ import annotations
@@ -41,20 +43,28 @@ def gpu_node(
     Parameters
     ----------
     gpus, hosts : numbers of GPUs and hosts; GPUs are dealt to hosts in order.
-    link, link_seconds : bandwidth [B/s] and latency [s] between a host and each of its GPUs, one way.
-    memory, memory_seconds : bandwidth [B/s] and latency [s] between processes of a host, through its memory.
+    link, link_seconds : bandwidth [B/s] and latency [s] between a host and each of its GPUs, one
+        way.
+    memory, memory_seconds : bandwidth [B/s] and latency [s] between processes of a host, through
+        its memory.
     between_hosts : bandwidth between neighbouring hosts, one way [B/s]; None for that of `memory`.
-    peer, peer_seconds : bandwidth [B/s] and latency [s] between GPUs, one way: of each pair (``mesh``), or of each GPU into a ``switch``;
-        None where GPUs have no direct link.
-    cards : place of NICs: one at the first host, one at every host, or beside the GPUs, on a switch with one link up to the host (``gpu``).
-    per_switch, switch_cards : numbers of GPUs and of NICs on such a switch, which share its link up.
+    peer, peer_seconds : bandwidth [B/s] and latency [s] between GPUs, one way: of each pair
+        (``mesh``), or of each GPU into a ``switch``; None where GPUs have no direct link.
+    cards : place of NICs: one at the first host, one at every host, or beside the GPUs, on a switch
+        with one link up to the host (``gpu``).
+    per_switch, switch_cards : numbers of GPUs and of NICs on such a switch, which share its link
+        up.
 
     >>> gpu_node(2, link=25e9, cards="gpu").parts
     ('host 0', 'gpu 0', 'gpu 1', 'share 0', 'share 1', 'switch 0', 'switch 1')
     """
     # GPUs in one row: of cards as near, part by part takes the next
     device = list(range(hosts, hosts + gpus))
-    parts = [f"host {h}" for h in range(hosts)] + [f"gpu {g}" for g in range(gpus)] + [f"share {g}" for g in range(gpus)]
+    parts = (
+        [f"host {h}" for h in range(hosts)]
+        + [f"gpu {g}" for g in range(gpus)]
+        + [f"share {g}" for g in range(gpus)]
+    )
     wires = [Wire(h, h, memory, memory_seconds, shared=True) for h in range(hosts)]
     for h in range(hosts - 1):
         wires += both_ways(h, h + 1, between_hosts or memory)
@@ -71,14 +81,26 @@ def gpu_node(
             wires += both_ways(host, beside[-1], link, link_seconds)
         wires += both_ways(beside[-1], part, link)
     through = [*range(hosts), *beside]
-    # of two ways as short and as wide the one named first is taken: from GPU to GPU that is their own
+    # of two ways as short and as wide the one named first is taken: from GPU to GPU that is their
+    # own
     if peer is not None and joined == "mesh":
-        wires = [w for k, a in enumerate(device) for b in device[k + 1 :] for w in both_ways(a, b, peer, peer_seconds)] + wires
+        wires = [
+            w
+            for k, a in enumerate(device)
+            for b in device[k + 1 :]
+            for w in both_ways(a, b, peer, peer_seconds)
+        ] + wires
     elif peer is not None:
         through.append(len(parts))
-        wires = [w for a in device for w in both_ways(a, len(parts), peer, peer_seconds / 2)] + wires
+        wires = [
+            w for a in device for w in both_ways(a, len(parts), peer, peer_seconds / 2)
+        ] + wires
         parts.append("fabric 0")
-    at_cards = {"node": [0], "host": list(range(hosts)), "gpu": [s for s in beside for _ in range(switch_cards)]}[cards]
+    at_cards = {
+        "node": [0],
+        "host": list(range(hosts)),
+        "gpu": [s for s in beside for _ in range(switch_cards)],
+    }[cards]
     return Node(tuple(parts), tuple(wires), tuple(at_cards or [0]), tuple(through))
 
 
@@ -94,13 +116,15 @@ def pool(
     per_switch: int = 8,
     memory: float = 100e9,
 ) -> Node:
-    """Build hosts and a chassis of pooled GPUs: a tree of switches, GPUs at its leaves, hosts at its root.
+    """Build hosts and a chassis of pooled GPUs: a tree of switches, GPUs at its leaves, hosts at
+    its root.
 
     Every host has its own NIC.  The distance from a host to a GPU is the same for all pairs.
 
     Parameters
     ----------
-    link : bandwidth of a GPU's link, one way [B/s]; a leaf switch has `uplinks` such links to the root.
+    link : bandwidth of a GPU's link, one way [B/s]; a leaf switch has `uplinks` such links to the
+        root.
     link_seconds : latency of the cable between a host and the root [s].
     host_link : bandwidth of a host's link, one way [B/s]; None for that of `link`.
     switch_seconds : latency from one port of a switch to another [s].
@@ -111,13 +135,23 @@ def pool(
     """
     leaves = -(-gpus // per_switch)
     root, first = hosts, hosts + 1 + leaves
-    parts = [*(f"host {h}" for h in range(hosts)), *(f"switch {s}" for s in range(1 + leaves)), *(f"gpu {g}" for g in range(gpus))]
+    parts = [
+        *(f"host {h}" for h in range(hosts)),
+        *(f"switch {s}" for s in range(1 + leaves)),
+        *(f"gpu {g}" for g in range(gpus)),
+    ]
     parts += [f"share {g}" for g in range(gpus)]
     wires = [Wire(h, h, memory, 0.0, shared=True) for h in range(hosts)]
 
-    def switched(below: int, switch: int, bandwidth: float, cable: float, passed: float = 0.0) -> list[Wire]:
-        # the time through a switch is paid on the way out of it: as often as there are switches on the way, either way
-        return [Wire(below, switch, bandwidth, cable + passed), Wire(switch, below, bandwidth, cable + switch_seconds)]
+    def switched(
+        below: int, switch: int, bandwidth: float, cable: float, passed: float = 0.0
+    ) -> list[Wire]:
+        # the time through a switch is paid on the way out of it: as often as there are switches on
+        # the way, either way
+        return [
+            Wire(below, switch, bandwidth, cable + passed),
+            Wire(switch, below, bandwidth, cable + switch_seconds),
+        ]
 
     for h in range(hosts):
         wires += switched(h, root, host_link or link, link_seconds)
@@ -129,7 +163,9 @@ def pool(
     return Node(tuple(parts), tuple(wires), tuple(range(hosts)), tuple(range(root, first)))
 
 
-def graph(places: int, links: Iterable[tuple[int, int, float]], *, seconds: float = 0.0, cards: int = 1) -> Node:
+def graph(
+    places: int, links: Iterable[tuple[int, int, float]], *, seconds: float = 0.0, cards: int = 1
+) -> Node:
     """Build a node of GPUs joined directly (NVLink, xGMI); pairs without a link go over other GPUs.
 
     Parameters
@@ -142,7 +178,12 @@ def graph(places: int, links: Iterable[tuple[int, int, float]], *, seconds: floa
     (0, 1, 2)
     """
     wires = [w for a, b, bandwidth in links for w in both_ways(a, b, bandwidth, seconds)]
-    return Node(tuple(f"gpu {g}" for g in range(places)), tuple(wires), tuple(range(cards)), tuple(range(places)))
+    return Node(
+        tuple(f"gpu {g}" for g in range(places)),
+        tuple(wires),
+        tuple(range(cards)),
+        tuple(range(places)),
+    )
 
 
 def reached(node: Node, start: int) -> set[int]:
@@ -167,7 +208,8 @@ def reached(node: Node, start: int) -> set[int]:
 
 
 def shared(node: Node) -> Node:
-    """Return the node with a further part for each GPU, which stands for the GPU's time that processes share.
+    """Return the node with a further part for each GPU, which stands for the GPU's time that
+    processes share.
 
     >>> shared(Node(("gpu 0",), (), (0,), ())).parts
     ('gpu 0', 'share 0')

@@ -1,6 +1,8 @@
-"""Operations of threads, ordered by one sort, so that making a program of ten million messages takes little more memory than the program.
+"""Operations of threads, ordered by one sort, so that making a program of ten million messages
+takes little more memory than the program.
 
-An operation belongs to a call, and to a slot of that call.  Call and slot, as one number, are its key.
+An operation belongs to a call, and to a slot of that call.  Call and slot, as one number, are its
+key.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _BLOCK: Final = 1 << 18
 
 
 class Slot(IntEnum):
-    """Slots of a call: compute before it, posted receives, sends, awaited messages, buffers, the steps of a collective."""
+    """Slots of a call: compute before it, posted receives, sends, awaited messages, buffers, the
+    steps of a collective.
+    """
 
     GAP = 0
     POST = 1
@@ -52,9 +56,11 @@ class _Part:
 
 
 class Operations:
-    """Operations of all threads, added in any order; those of one slot of a call keep the order in which they are added.
+    """Operations of all threads, added in any order; those of one slot of a call keep the order in
+    which they are added.
 
-    Slots of a call, in order: compute, posted receives, sends, awaited messages, buffers, collective steps (four each), kept durations.
+    Slots of a call, in order: compute, posted receives, sends, awaited messages, buffers,
+    collective steps (four each), kept durations.
     """
 
     def __init__(self, thread: NDArray[np.uint32], steps: int) -> None:
@@ -68,8 +74,17 @@ class Operations:
         self.work: list[Float] = []
         self.works = 0
 
-    def add(self, call: Whole, slot: Whole | int, code: NDArray[np.uint8] | int, arg: Whole, many: NDArray[np.uint8] | None = None) -> None:
-        """Add an operation for each call, or `many` in a row for each; `code` and `arg` list them one call after the other."""
+    def add(
+        self,
+        call: Whole,
+        slot: Whole | int,
+        code: NDArray[np.uint8] | int,
+        arg: Whole,
+        many: NDArray[np.uint8] | None = None,
+    ) -> None:
+        """Add an operation for each call, or `many` in a row for each; `code` and `arg` list them
+        one call after the other.
+        """
         key = self.place[call].astype(np.uint64)
         key <<= self.slot_bits
         key |= np.asarray(slot).astype(np.uint64)
@@ -90,7 +105,8 @@ class Operations:
     def ordered(self) -> tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.uint32]]:
         """Return the first operation of each thread, operations, arguments."""
         count = sum(len(part.key) for part in self.parts)
-        # the number of each in the low bits: sorting in place keeps what is alike in the order in which it was added
+        # the number of each in the low bits: sorting in place keeps what is alike in the order in
+        # which it was added
         bits = np.uint64(count.bit_length())
         packed = (len(self.place).bit_length() + int(self.slot_bits) + int(bits)) <= _KEY_BITS
         keys, many = np.empty(count, dtype=np.uint64), np.ones(count, dtype=np.uint8)
@@ -106,7 +122,9 @@ class Operations:
         if packed:
             keys <<= bits
             for begin in range(0, count, _BLOCK):
-                keys[begin : begin + _BLOCK] |= np.arange(begin, min(begin + _BLOCK, count), dtype=np.uint64)
+                keys[begin : begin + _BLOCK] |= np.arange(
+                    begin, min(begin + _BLOCK, count), dtype=np.uint64
+                )
             keys.sort()
             group = np.searchsorted(keys, begins << bits)
             keys &= (np.uint64(1) << bits) - np.uint64(1)
@@ -124,7 +142,9 @@ class Operations:
         del keys, order, ends
         return first, *self._laid(starts, many, total)
 
-    def _laid(self, starts: NDArray[np.uint32], many: NDArray[np.uint8], total: int) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
+    def _laid(
+        self, starts: NDArray[np.uint32], many: NDArray[np.uint8], total: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
         """Write operations and arguments to their places and free each part once written."""
         code, arg = np.empty(total, dtype=np.uint8), np.empty(total, dtype=np.uint32)
         begin = 0
@@ -139,7 +159,9 @@ class Operations:
                 if part.many is not None:
                     each = many[members]
                     behind = np.cumsum(each, dtype=np.uint32)
-                    where = np.repeat(where + each - behind, each) + np.arange(int(behind[-1]), dtype=np.uint32)
+                    where = np.repeat(where + each - behind, each) + np.arange(
+                        int(behind[-1]), dtype=np.uint32
+                    )
                 values = slice(done, done + len(where))
                 code[where] = part.code if isinstance(part.code, int) else part.code[values]
                 arg[where] = part.arg[values]

@@ -1,7 +1,9 @@
-"""A figure: a Vega-Lite specification drawn to static SVG while the report is written, and the numbers behind it.
+"""A figure: a Vega-Lite specification drawn to static SVG while the report is written, and the
+numbers behind it.
 
-Nothing runs in the reader's browser: `draw` renders with Vega in a small JavaScript engine inside this process, which reaches no
-file and no network, then rebuilds the drawing element by element from a short list of allowed elements and attributes.
+Nothing runs in the reader's browser: `draw` renders with Vega in a small JavaScript engine inside
+this process, which reaches no file and no network, then rebuilds the drawing element by element
+from a short list of allowed elements and attributes.
 
 Errors (`turnbuckle.foundation.errors.ReportError`):
 
@@ -29,10 +31,14 @@ SCRIPTS: Final = ("vega.min.js", "draw.js", "vega-lite.min.js")
 MEMORY_BYTES: Final = 256 << 20
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 
-ELEMENTS: Final = frozenset({"svg", "g", "path", "rect", "line", "text", "tspan", "circle", "defs", "clipPath", "title"})
+ELEMENTS: Final = frozenset(
+    {"svg", "g", "path", "rect", "line", "text", "tspan", "circle", "defs", "clipPath", "title"}
+)
 _ATTRIBUTES: Final = (
-    "d x y x1 x2 y1 y2 dx dy r cx cy id width height viewBox transform clip-path fill fill-opacity fill-rule opacity stroke "
-    "stroke-width stroke-opacity stroke-dasharray stroke-linecap stroke-linejoin stroke-miterlimit font-family font-size font-weight "
+    "d x y x1 x2 y1 y2 dx dy r cx cy id width height viewBox transform clip-path fill "
+    "fill-opacity fill-rule opacity stroke "
+    "stroke-width stroke-opacity stroke-dasharray stroke-linecap stroke-linejoin "
+    "stroke-miterlimit font-family font-size font-weight "
     "font-style text-anchor"
 )
 ATTRIBUTES: Final = frozenset(_ATTRIBUTES.split())
@@ -85,7 +91,8 @@ class Figure:
 
 
 def draw(figures: Iterable[Figure]) -> list[Figure]:
-    """Render figures to SVG.  A thread starts its engine once, in 0.15 s; a figure takes some 60 ms.
+    """Render figures to SVG.  A thread starts its engine once, in 0.15 s; a figure takes some 60
+    ms.
 
     Raises
     ------
@@ -96,15 +103,23 @@ def draw(figures: Iterable[Figure]) -> list[Figure]:
         return []
     from turnbuckle._native import run_script
 
-    scripts = [(files("turnbuckle.show.figures") / "vega" / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    scripts = [
+        (files("turnbuckle.show.figures") / "vega" / name).read_text(encoding="utf-8")
+        for name in SCRIPTS
+    ]
     try:
-        drawings = run_script(scripts, "draw", [json_text(f.full_spec) for f in figures], memory=MEMORY_BYTES)
+        drawings = run_script(
+            scripts, "draw", [json_text(f.full_spec) for f in figures], memory=MEMORY_BYTES
+        )
     except MemoryError:
         raise error_of("R006", found=f"drawing takes up to {MEMORY_BYTES >> 20} MB") from None
     except RuntimeError as error:
         answered, message = error.args
         raise _undrawn(figures[answered], message) from error
-    return [replace(figure, svg=_rebuilt_svg(raw, figure)) for figure, raw in zip(figures, drawings, strict=True)]
+    return [
+        replace(figure, svg=_rebuilt_svg(raw, figure))
+        for figure, raw in zip(figures, drawings, strict=True)
+    ]
 
 
 def _rebuilt_svg(raw: str, figure: Figure) -> str:
@@ -129,8 +144,8 @@ def harmless(raw: str, name: str, alt: str) -> str:
 
     Returns
     -------
-    ``<svg>`` element without namespace declarations, for use inside HTML.  The description of a mark becomes its
-    ``<title>``, which browsers show as a tool tip.
+    ``<svg>`` element without namespace declarations, for use inside HTML.  The description of a
+    mark becomes its ``<title>``, which browsers show as a tool tip.
     """
     drawing = ElementTree.fromstring(raw)
     # Vega counts its clips through all drawings of a process
@@ -147,17 +162,29 @@ def harmless(raw: str, name: str, alt: str) -> str:
 
 def _rebuilt(element: ElementTree.Element, ids: Mapping[str, str]) -> ElementTree.Element | None:
     tag = element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
-    if tag not in ELEMENTS or element.get("display") == "none" or (tag == "path" and not element.get("d", "").strip("Mh0vZz, ")):
+    if (
+        tag not in ELEMENTS
+        or element.get("display") == "none"
+        or (tag == "path" and not element.get("d", "").strip("Mh0vZz, "))
+    ):
         return None
     new = ElementTree.Element(tag)
     for key, value in element.attrib.items():
         # what holds anyway, or for the whole drawing, need not be said at every mark
         if key in ATTRIBUTES and (key, value) not in _IMPLIED:
-            value = _REFERENCE.sub(lambda m: f"url(#{ids.get(m[1], '')})", value) if key == "clip-path" else _LONG_DECIMAL.sub(r"\1", value)
+            value = (
+                _REFERENCE.sub(lambda m: f"url(#{ids.get(m[1], '')})", value)
+                if key == "clip-path"
+                else _LONG_DECIMAL.sub(r"\1", value)
+            )
             new.set(key, ids[value] if key == "id" else value)
     new.text = element.text if tag in ("text", "tspan", "title") else None
     description = element.get("aria-label")
-    if description and element.get("role") == "graphics-symbol" and element.get("aria-roledescription") != "axis":
+    if (
+        description
+        and element.get("role") == "graphics-symbol"
+        and element.get("aria-roledescription") != "axis"
+    ):
         title = ElementTree.SubElement(new, "title")
         title.text = description
         if tag == "text":

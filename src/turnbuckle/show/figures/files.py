@@ -1,4 +1,6 @@
-"""Figures as files of their own: SVG with title, legend and caption, and the numbers behind each as CSV."""
+"""Figures as files of their own: SVG with title, legend and caption, and the numbers behind each as
+CSV.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from turnbuckle.show.figures.look import FONT, INK, SOFT
 _LINE, _MARGIN = 17, 14
 #: Width of an average letter over the type size, and of a bold one, to know when a line is full.
 _LETTER, _BOLD = 0.53, 0.64
-#: The same of letters by kind, in the widest of the usual fonts: in a legend the next square stands right behind the words.
+#: The same of letters by kind, in the widest of the usual fonts: in a legend the next square stands
+#: right behind the words.
 _WIDE, _MIDDLE, _NARROW = 0.95, 0.64, 0.4
 
 
@@ -29,7 +32,8 @@ def save(figures: Iterable[Figure], folder: Path) -> list[Path]:
 
     Raises
     ------
-    ReportError : R001, the folder cannot be written to; R004, one of the files was read; R006, R007, the figures cannot be drawn.
+    ReportError : R001, the folder cannot be written to; R004, one of the files was read; R006,
+        R007, the figures cannot be drawn.
     """
     texts: dict[Path, str] = {}
     for figure in draw(figures):
@@ -53,11 +57,21 @@ def save(figures: Iterable[Figure], folder: Path) -> list[Path]:
 
 
 def alone(figure: Figure) -> str:
-    """Return a drawn figure as an SVG document: what a page puts around a drawing stands inside it."""
+    """Return a drawn figure as an SVG document: what a page puts around a drawing stands
+    inside it.
+    """
     drawing = ElementTree.fromstring(figure.svg)
     width, height = (float(drawing.get(side, "0")) for side in ("width", "height"))
     full = max(width, 420.0) + 2 * _MARGIN
-    page = ElementTree.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": figure.alt, "font-family": FONT})
+    page = ElementTree.Element(
+        "svg",
+        {
+            "xmlns": "http://www.w3.org/2000/svg",
+            "role": "img",
+            "aria-label": figure.alt,
+            "font-family": FONT,
+        },
+    )
     ElementTree.SubElement(page, "title").text = figure.alt
     ElementTree.SubElement(page, "rect", {"width": "100%", "height": "100%", "fill": "#ffffff"})
     down = _text(page, figure.title, 15, INK, full, _MARGIN + 4.0, bold=True)
@@ -72,26 +86,59 @@ def alone(figure: Figure) -> str:
     return ElementTree.tostring(page, encoding="unicode") + "\n"
 
 
-def _text(page: ElementTree.Element, text: str, size: int, colour: str, width: float, down: float, *, bold: bool = False) -> float:
+def _text(
+    page: ElementTree.Element,
+    text: str,
+    size: int,
+    colour: str,
+    width: float,
+    down: float,
+    *,
+    bold: bool = False,
+) -> float:
     """Write lines of text from `down` on; return where they end."""
     letters = max(int((width - 2 * _MARGIN) / (size * (_BOLD if bold else _LETTER))), 20)
     for line in textwrap.wrap(text, letters):
         down += _LINE * size / 13
         about = {"x": f"{_MARGIN}", "y": f"{down:g}", "font-size": f"{size}", "fill": colour}
-        ElementTree.SubElement(page, "text", about | ({"font-weight": "600"} if bold else {})).text = line
+        ElementTree.SubElement(
+            page, "text", about | ({"font-weight": "600"} if bold else {})
+        ).text = line
     return down
 
 
-def _legend(page: ElementTree.Element, legend: tuple[tuple[str, str], ...], width: float, down: float) -> float:
-    """Draw coloured squares with their words, in as many lines as it takes; return where they end."""
+def _legend(
+    page: ElementTree.Element, legend: tuple[tuple[str, str], ...], width: float, down: float
+) -> float:
+    """Draw coloured squares with their words, in as many lines as it takes; return where they
+    end.
+    """
     across = float(_MARGIN)
     if legend:
         down += _LINE + 4
     for words, colour in legend:
-        long = 18 + 11.5 * sum(_WIDE if c in "mwMW%@" else _NARROW if c in "fijlrtI .,:;'()-" else _MIDDLE for c in words) + 14
+        long = (
+            18
+            + 11.5
+            * sum(
+                _WIDE if c in "mwMW%@" else _NARROW if c in "fijlrtI .,:;'()-" else _MIDDLE
+                for c in words
+            )
+            + 14
+        )
         if across > _MARGIN and across + long > width - _MARGIN:
             across, down = float(_MARGIN), down + _LINE
-        ElementTree.SubElement(page, "rect", {"x": f"{across:g}", "y": f"{down - 9:g}", "width": "11", "height": "11", "fill": colour})
+        ElementTree.SubElement(
+            page,
+            "rect",
+            {
+                "x": f"{across:g}",
+                "y": f"{down - 9:g}",
+                "width": "11",
+                "height": "11",
+                "fill": colour,
+            },
+        )
         about = {"x": f"{across + 16:g}", "y": f"{down:g}", "font-size": "11.5", "fill": INK}
         ElementTree.SubElement(page, "text", about).text = words
         across += long

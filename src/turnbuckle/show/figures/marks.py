@@ -1,7 +1,9 @@
-"""Pieces that figures are made of: marks, axes and frames as Vega-Lite, and the numbers that place them.
+"""Pieces that figures are made of: marks, axes and frames as Vega-Lite, and the numbers that place
+them.
 
-A mark takes its rows (none: those of its plot), its channels, and Vega-Lite's own names for the rest of its look.  Without ``color``
-each row states its colour in the field ``colour``.  A place that is a number is one in pixels.
+A mark takes its rows (none: those of its plot), its channels, and Vega-Lite's own names for the
+rest of its look.  Without ``color`` each row states its colour in the field ``colour``.  A place
+that is a number is one in pixels.
 """
 
 from __future__ import annotations
@@ -24,18 +26,27 @@ End = str | float | Spec | None
 #: Vega labels of a change: a sign, no sign on zero.
 CHANGE: Final = "datum.value == 0 ? '0 %' : replace(format(datum.value, '+.3~p'), '%', ' %')"
 #: Vega labels with a unit: ``2 MB``, ``10 µs``.
-BYTES, SECONDS = (f"replace(format(datum.value, '.3~s'), regexp('([a-zA-Zµ]?)$'), ' $1') + '{unit}'" for unit in ("B", "s"))
+BYTES, SECONDS = (
+    f"replace(format(datum.value, '.3~s'), regexp('([a-zA-Zµ]?)$'), ' $1') + '{unit}'"
+    for unit in ("B", "s")
+)
 #: Vega labels of a number; a format of its own would write 200 as 2e+2.
 PLAIN: Final = "format(datum.value, ',~r')"
 #: Vega labels of a multiple: ``1.5×``.
 TIMES: Final = "format(datum.value, '~r') + '×'"
 
 
-# --- channels and axes ------------------------------------------------------------------------------------------------
+# --- channels and axes ----------------------------------------------------------------------------
 
 
 def quantity(
-    field: str, ends: Sequence[float] = (), *, log: int = 0, scale: Spec | None = None, no_axis: bool = False, **axis: Any
+    field: str,
+    ends: Sequence[float] = (),
+    *,
+    log: int = 0,
+    scale: Spec | None = None,
+    no_axis: bool = False,
+    **axis: Any,
 ) -> Spec:
     """Return a continuous channel.
 
@@ -50,7 +61,12 @@ def quantity(
     bounds |= {"type": "log", "base": log} if log else {}
     bounds |= scale or {}
     drawn: Spec = {"axis": None} if no_axis else {"axis": axis} if axis else {}
-    return {"field": field, "type": "quantitative", **({"scale": bounds} if bounds else {}), **drawn}
+    return {
+        "field": field,
+        "type": "quantitative",
+        **({"scale": bounds} if bounds else {}),
+        **drawn,
+    }
 
 
 def of(channel: Spec, field: str) -> Spec:
@@ -59,9 +75,20 @@ def of(channel: Spec, field: str) -> Spec:
 
 
 def row_axis(count: int, *, inner: float | None = None, outer: float | None = None) -> Spec:
-    """Return the channel of numbered rows, without an axis; `inner` and `outer` are their paddings."""
-    padding = {name: value for name, value in (("paddingInner", inner), ("paddingOuter", outer)) if value is not None}
-    return {"field": "row", "type": "ordinal", "axis": None, "scale": {"domain": list(range(count)), **padding}}
+    """Return the channel of numbered rows, without an axis; `inner` and `outer` are their
+    paddings.
+    """
+    padding = {
+        name: value
+        for name, value in (("paddingInner", inner), ("paddingOuter", outer))
+        if value is not None
+    }
+    return {
+        "field": "row",
+        "type": "ordinal",
+        "axis": None,
+        "scale": {"domain": list(range(count)), **padding},
+    }
 
 
 def stated(field: str = "colour") -> Spec:
@@ -70,7 +97,8 @@ def stated(field: str = "colour") -> Spec:
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round values on a logarithmic axis: powers of ten, with 2 and 5 between them where there is room.
+    """Return round values on a logarithmic axis: powers of ten, with 2 and 5 between them where
+    there is room.
 
     >>> log_ticks(3e-6, 4e-3)
     [1e-05, 0.0001, 0.001]
@@ -81,7 +109,9 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
     def inside(steps: tuple[float, ...]) -> list[float]:
         # a power with a negative exponent by division, which rounds to the number as written
-        values = [s * 10.0**k if k >= 0 else s / 10.0**-k for k in range(first, last + 1) for s in steps]
+        values = [
+            s * 10.0**k if k >= 0 else s / 10.0**-k for k in range(first, last + 1) for s in steps
+        ]
         return [v for v in values if low <= v <= high]
 
     for choice in ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0)):
@@ -93,7 +123,11 @@ def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 def few(values: Sequence[Value], most: int) -> list[Value]:
     """Return the ends and some between, evenly, where there are more than `most`."""
-    return list(values) if len(values) <= most else [values[round(k * (len(values) - 1) / (most - 1))] for k in range(most)]
+    return (
+        list(values)
+        if len(values) <= most
+        else [values[round(k * (len(values) - 1) / (most - 1))] for k in range(most)]
+    )
 
 
 def log_share(value: float, low: float, high: float) -> float:
@@ -118,7 +152,7 @@ def digits(value: float, most: int = 5) -> float:
     return float(f"{value:.{most}g}")
 
 
-# --- marks ------------------------------------------------------------------------------------------------------------
+# --- marks ----------------------------------------------------------------------------------------
 
 
 def mark(
@@ -160,7 +194,12 @@ def mark(
     encoding |= {"detail": {"field": series, "type": "nominal"}} if series else {}
     encoding |= encode or {}
     data: Spec = {} if rows is None else {"data": {"values": rows}}
-    return {**data, **({"transform": [{"filter": where}]} if where else {}), "mark": shape, "encoding": encoding}
+    return {
+        **data,
+        **({"transform": [{"filter": where}]} if where else {}),
+        "mark": shape,
+        "encoding": encoding,
+    }
 
 
 def line(rows: Rows | None, x: Place, y: Place, width: float = 2, **look: Any) -> Spec:
@@ -170,7 +209,14 @@ def line(rows: Rows | None, x: Place, y: Place, width: float = 2, **look: Any) -
 
 def path(rows: Rows, x: Place, y: Place, *, encode: Spec | None = None, **look: Any) -> Spec:
     """Draw a line through the rows in the order of their field ``i``."""
-    return mark("line", rows, x, y, encode={"order": {"field": "i", "type": "quantitative"}, **(encode or {})}, **look)
+    return mark(
+        "line",
+        rows,
+        x,
+        y,
+        encode={"order": {"field": "i", "type": "quantitative"}, **(encode or {})},
+        **look,
+    )
 
 
 def band(rows: Rows | None, x: Place, y: Spec, low: str, high: str, **look: Any) -> Spec:
@@ -178,15 +224,29 @@ def band(rows: Rows | None, x: Place, y: Spec, low: str, high: str, **look: Any)
     return mark("area", rows, x, of(y, low), y2=high, **look)
 
 
-def points(rows: Rows | None, x: Place, y: Place, size: float | None = None, edge: float = 0.8, **look: Any) -> Spec:
+def points(
+    rows: Rows | None, x: Place, y: Place, size: float | None = None, edge: float = 0.8, **look: Any
+) -> Spec:
     """Draw filled dots with a white edge."""
     sized: Spec = {} if size is None else {"size": size}
-    return mark("point", rows, x, y, **{"filled": True, "stroke": "white", "strokeWidth": edge, "opacity": 1, **sized, **look})
+    return mark(
+        "point",
+        rows,
+        x,
+        y,
+        **{"filled": True, "stroke": "white", "strokeWidth": edge, "opacity": 1, **sized, **look},
+    )
 
 
 def rings(rows: Rows, x: Place, y: Place, size: float, width: float, **look: Any) -> Spec:
     """Draw circles that leave what they enclose visible."""
-    return mark("point", rows, x, y, **{"filled": False, "size": size, "strokeWidth": width, "opacity": 1, **look})
+    return mark(
+        "point",
+        rows,
+        x,
+        y,
+        **{"filled": False, "size": size, "strokeWidth": width, "opacity": 1, **look},
+    )
 
 
 def bars(rows: Rows | None, x: Place, y: Place, **look: Any) -> Spec:
@@ -199,19 +259,37 @@ def cells(rows: Rows | None, x: Place, y: Place, **look: Any) -> Spec:
     return mark("rect", rows, x, y, **look)
 
 
-def rules(rows: Rows | None, x: Place = None, y: Place = None, width: float | None = None, **look: Any) -> Spec:
+def rules(
+    rows: Rows | None, x: Place = None, y: Place = None, width: float | None = None, **look: Any
+) -> Spec:
     """Draw straight lines along an axis, across the plot or between two fields."""
     drawn: Spec = {} if width is None else {"strokeWidth": width}
     return mark("rule", rows, x, y, **drawn, **look)
 
 
-def labels(rows: Rows | None, x: Place = None, y: Place = None, text: str = "label", *, encode: Spec | None = None, **look: Any) -> Spec:
+def labels(
+    rows: Rows | None,
+    x: Place = None,
+    y: Place = None,
+    text: str = "label",
+    *,
+    encode: Spec | None = None,
+    **look: Any,
+) -> Spec:
     """Write a field of each row; in the usual ink unless ``color`` or `hue` says otherwise."""
-    return mark("text", rows, x, y, encode={"text": {"field": text}, **(encode or {})}, **{"hue": "", **look})
+    return mark(
+        "text",
+        rows,
+        x,
+        y,
+        encode={"text": {"field": text}, **(encode or {})},
+        **{"hue": "", **look},
+    )
 
 
 def haloed(label: Spec, width: float = 3, **halo: Any) -> list[Spec]:
-    """Return two layers, a white outline of the labels and the labels over it, so that they can be read over what they cross.
+    """Return two layers, a white outline of the labels and the labels over it, so that they can be
+    read over what they cross.
 
     Parameters
     ----------
@@ -219,7 +297,19 @@ def haloed(label: Spec, width: float = 3, **halo: Any) -> list[Spec]:
     width : of the outline [px].
     halo : further properties of the outline's mark, as ``opacity``.
     """
-    return [{**label, "mark": {**label["mark"], "stroke": "white", "strokeWidth": width, "strokeJoin": "round", **halo}}, label]
+    return [
+        {
+            **label,
+            "mark": {
+                **label["mark"],
+                "stroke": "white",
+                "strokeWidth": width,
+                "strokeJoin": "round",
+                **halo,
+            },
+        },
+        label,
+    ]
 
 
 def words(text: str, x: float, y: float, **look: Any) -> Spec:
@@ -229,10 +319,12 @@ def words(text: str, x: float, y: float, **look: Any) -> Spec:
 
 def row_names(rows: Rows | None, y: Place, room: float, text: str = "name", **look: Any) -> Spec:
     """Write the names of rows left of a plot, in a margin of `room` pixels."""
-    return labels(rows, -12, y, text, **{"align": "right", "fontWeight": "bold", "limit": room - 14, **look})
+    return labels(
+        rows, -12, y, text, **{"align": "right", "fontWeight": "bold", "limit": room - 14, **look}
+    )
 
 
-# --- stacks -----------------------------------------------------------------------------------------------------------
+# --- stacks ---------------------------------------------------------------------------------------
 
 
 def stack(parts: Iterable[tuple[float, Spec]], start: float = 0.0) -> Rows:
@@ -250,14 +342,23 @@ def stack(parts: Iterable[tuple[float, Spec]], start: float = 0.0) -> Rows:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of times: its name, what its tip says, and its parts, each in seconds with a colour."""
+    """One bar of times: its name, what its tip says, and its parts, each in seconds with a
+    colour.
+    """
 
     name: str
     tip: str
     parts: list[tuple[float, str]]
 
 
-def stacked_bars(groups: list[tuple[str, list[Bar]]], width: int, title: str, *, foot: float = 4, named: bool = True) -> Spec:
+def stacked_bars(
+    groups: list[tuple[str, list[Bar]]],
+    width: int,
+    title: str,
+    *,
+    foot: float = 4,
+    named: bool = True,
+) -> Spec:
     """Return a view of bars below each other, in groups with a heading each.
 
     Parameters
@@ -274,7 +375,15 @@ def stacked_bars(groups: list[tuple[str, list[Bar]]], width: int, title: str, *,
             heads.append({"y": top + 8, "name": bar.name, "shape": "" if k else heading})
             parts = stack((seconds, {"colour": colour}) for seconds, colour in bar.parts)
             rows += [
-                {"y": top, "y2": top + 15, "a": part["from"], "b": part["to"], "colour": part["colour"], "tip": bar.tip} for part in parts
+                {
+                    "y": top,
+                    "y2": top + 15,
+                    "a": part["from"],
+                    "b": part["to"],
+                    "colour": part["colour"],
+                    "tip": bar.tip,
+                }
+                for part in parts
             ]
             top += 18
         top += 10
@@ -282,7 +391,9 @@ def stacked_bars(groups: list[tuple[str, list[Bar]]], width: int, title: str, *,
     longest = max((r["b"] for r in rows), default=0.0) or 1.0
     divisor, unit = time_unit(longest)
     y = quantity("y", [-4, height], scale={"reverse": True}, no_axis=True)
-    x = quantity("a", [0, longest / divisor * 1.03], title=f"{title} [{unit}]", tickCount=5, grid=True)
+    x = quantity(
+        "a", [0, longest / divisor * 1.03], title=f"{title} [{unit}]", tickCount=5, grid=True
+    )
     drawn = [{**r, "a": r["a"] / divisor, "b": r["b"] / divisor} for r in rows if r["b"] > r["a"]]
     layers = [cells(drawn, x, y, x2="b", y2="y2", tip=True)]
     if named:
@@ -293,13 +404,19 @@ def stacked_bars(groups: list[tuple[str, list[Bar]]], width: int, title: str, *,
     return {"width": width, "height": int(height), "layer": layers}
 
 
-# --- frames -----------------------------------------------------------------------------------------------------------
+# --- frames ---------------------------------------------------------------------------------------
 
 
 def plot(
-    layers: list[Spec], height: float, margins: tuple[float, float, float, float], rows: Rows | None = None, width: int = FULL
+    layers: list[Spec],
+    height: float,
+    margins: tuple[float, float, float, float],
+    rows: Rows | None = None,
+    width: int = FULL,
 ) -> Spec:
-    """Return a layered view of exactly `width` px, margins (left, right, top, bottom) included: plots of a column stand in line."""
+    """Return a layered view of exactly `width` px, margins (left, right, top, bottom) included:
+    plots of a column stand in line.
+    """
     left, right, top, bottom = margins
     view: Spec = {
         "width": width - left - right,

@@ -1,4 +1,6 @@
-"""Ground of an offload map: where kernels pay on the device, and where added latency slows them down (Groves et al. 2022, Fig 9)."""
+"""Ground of an offload map: where kernels pay on the device, and where added latency slows them
+down (Groves et al. 2022, Fig 9).
+"""
 
 from __future__ import annotations
 
@@ -58,26 +60,70 @@ class Ground:
         self.top = max([*kernels, 3 * costs[2] / 0.01]) * 2.5
         edges = {f"p{p}": lines[f"penalty_{p}"] for p in (1, 5, 20)}
         grid: Rows = [
-            {"x": float(x), "break_even": float(b), **{k: max(float(v[i]), self.bottom) for k, v in edges.items()}, "floor": self.bottom}
+            {
+                "x": float(x),
+                "break_even": float(b),
+                **{k: max(float(v[i]), self.bottom) for k, v in edges.items()},
+                "floor": self.bottom,
+            }
             for i, (x, b) in enumerate(zip(copies, even, strict=True))
         ]
         ends = (self.bottom, self.top)
-        self.x = quantity("x", across, log=10, title=title, labelExpr=SECONDS, values=log_ticks(*across, 8), grid=False)
-        self.y = quantity("y", ends, log=10, title="mean kernel time", labelExpr=SECONDS, values=log_ticks(*ends, 7), grid=False)
+        self.x = quantity(
+            "x",
+            across,
+            log=10,
+            title=title,
+            labelExpr=SECONDS,
+            values=log_ticks(*across, 8),
+            grid=False,
+        )
+        self.y = quantity(
+            "y",
+            ends,
+            log=10,
+            title="mean kernel time",
+            labelExpr=SECONDS,
+            values=log_ticks(*ends, 7),
+            grid=False,
+        )
         starts = {p: float(lines[f"penalty_{p}"][0]) for p in (1, 5, 20)}
-        words: Rows = [{"y": start, "label": f"+{p}{NARROW}%"} for p, start in starts.items() if start > self.bottom]
+        words: Rows = [
+            {"y": start, "label": f"+{p}{NARROW}%"}
+            for p, start in starts.items()
+            if start > self.bottom
+        ]
         self.shaded = bool(words)
         # the line of the host runs into no label
         clear = self.place(self.left, float(even[0]))[1]
         words = [row for row in words if not -14 < self.place(self.left, row["y"])[1] - clear < 26]
         taken = [self.place(*dot) for dot in dots]
         places = [self.place(float(x), float(y)) for x, y in zip(copies, even, strict=True)]
-        free = (k for k in (43, 37, 31, 25, 19) if not any(-140 < u - places[k][0] < 6 and -12 < v - places[k][1] < 28 for u, v in taken))
+        free = (
+            k
+            for k in (43, 37, 31, 25, 19)
+            if not any(
+                -140 < u - places[k][0] < 6 and -12 < v - places[k][1] < 28 for u, v in taken
+            )
+        )
         place = next(free, 43)
-        crossing: Rows = [{"x": float(copies[place]), "y": float(even[place]), "label": "offloading pays above"}]
-        look: Spec = {"align": "right", "baseline": "bottom", "dx": -8, "dy": -5, "color": INK, "fontSize": 10.5, "clip": True}
+        crossing: Rows = [
+            {"x": float(copies[place]), "y": float(even[place]), "label": "offloading pays above"}
+        ]
+        look: Spec = {
+            "align": "right",
+            "baseline": "bottom",
+            "dx": -8,
+            "dy": -5,
+            "color": INK,
+            "fontSize": 10.5,
+            "clip": True,
+        }
         self.layers = [
-            *(marks.band(grid, self.x, self.y, upper, lower, color=colour, clip=True) for upper, lower, colour in ZONES),
+            *(
+                marks.band(grid, self.x, self.y, upper, lower, color=colour, clip=True)
+                for upper, lower, colour in ZONES
+            ),
             marks.labels(words, 6, self.y, align="left", dy=10, color=SOFT, fontSize=10),
             marks.line(grid, self.x, of(self.y, "break_even"), 1.5, color=INK, clip=True),
             marks.labels(crossing, self.x, self.y, **look),
@@ -85,10 +131,14 @@ class Ground:
 
     def place(self, transfer: float, kernel: float) -> tuple[float, float]:
         """Return where a transfer time and a kernel time stand, from the lower left corner [px]."""
-        return self.width * log_share(transfer, self.left, self.right), self.height * log_share(kernel, self.bottom, self.top)
+        return self.width * log_share(transfer, self.left, self.right), self.height * log_share(
+            kernel, self.bottom, self.top
+        )
 
     def thin_labels(self, rows: Rows, most: int, rings: Sequence[tuple[float, float]] = ()) -> None:
-        """Keep the labels of the first dots that run into no other label, dot or ring and not out of the plot; the others become empty."""
+        """Keep the labels of the first dots that run into no other label, dot or ring and not out
+        of the plot; the others become empty.
+        """
         dots = [self.place(r["x"], r["y"]) for r in rows]
         all_round = [*dots, *(self.place(*ring) for ring in rings)]
         kept: list[tuple[float, float, float]] = []
@@ -109,10 +159,17 @@ def added_latency(projections: Iterable[Projection]) -> float:
         d = p.coupling["h2d"]
         if d["source_latency_s"] is not None and d["target_latency_s"] is not None:
             added.append(d["target_latency_s"] - d["source_latency_s"])
-        added += [p.coupling["added_call_slack_s"], p.coupling["added_link_slack_s"], p.coupling.get("round_trip_s", 0.0) / 2]
+        added += [
+            p.coupling["added_call_slack_s"],
+            p.coupling["added_link_slack_s"],
+            p.coupling.get("round_trip_s", 0.0) / 2,
+        ]
     return max(added) or ADDED_LATENCY_S
 
 
 def zones_in_words(added: str) -> str:
     """Return the caption's sentence on the zones, for an added latency in words."""
-    return f" Shaded: kernels that {added} more on the launch and on two copies would slow down by 1, 5 and 20{NARROW}% or more."
+    return (
+        f" Shaded: kernels that {added} more on the launch and on two copies would slow down by "
+        f"1, 5 and 20{NARROW}% or more."
+    )

@@ -22,34 +22,49 @@ KERNEL_WORDS: Final = ("auto", "flop", "memory", "hold")
 
 On = Annotated[
     list[str] | None,
-    Parameter(name="--on", help="target machine: a name, a TOML file or self; several times or separated by commas", negative=()),
+    Parameter(
+        name="--on",
+        help="target machine: a name, a TOML file or self; several times or separated by commas",
+        negative=(),
+    ),
 ]
 Alpha = Annotated[
     str,
     Parameter(
-        name="--alpha", help="how much faster kernels run on the target: auto (each by its launch and name), a number, flop, memory, hold"
+        name="--alpha",
+        help=(
+            "how much faster kernels run on the target: auto (each by its launch and name), a "
+            "number, flop, memory, hold"
+        ),
     ),
 ]
 KernelFile = Annotated[
     list[Path] | None,
     Parameter(
         name="--kernels",
-        help="CSV of kernels that you know: name, ratio (times faster on the target) or seconds there, error, source; their counters, of "
-        "Nsight Compute (ncu --csv) or rocprof; or the name of an installed predictor; several times",
+        help="CSV of kernels that you know: name, ratio (times faster on the target) or seconds "
+        "there, error, source; their counters, of "
+        "Nsight Compute (ncu --csv) or rocprof; or the name of an installed predictor; several "
+        "times",
         negative=(),
     ),
 ]
 Host = Annotated[
     float | None,
     Parameter(
-        name="--host", help="how many times faster the target's host is than the source's; else as the machine files state, or a prior"
+        name="--host",
+        help=(
+            "how many times faster the target's host is than the source's; else as the machine "
+            "files state, or a prior"
+        ),
     ),
 ]
 PortOption = Annotated[
     Literal["as-is", "zero-copy", "managed"] | None,
     Parameter(
         name="--port",
-        help="copies if CPU and GPU share one memory (zero-copy: or a coherent link); left out, they are dropped, and the 90 % range "
+        help="copies if CPU and GPU share one memory (zero-copy: or a coherent link); left out, "
+        "they are dropped, and the 90 % range "
         "holds that they stay",
     ),
 ]
@@ -57,38 +72,64 @@ PcieOption = Annotated[
     Literal["whole", "local"],
     Parameter(
         name="--pcie",
-        help="what a fabric does with PCIe: whole (carries it from end to end) or local (ends it beside host and device, in a protocol of "
+        help="what a fabric does with PCIe: whole (carries it from end to end) or local (ends it "
+        "beside host and device, in a protocol of "
         "its own between them: one trip a command, no limit of read requests)",
     ),
 ]
 Replay = Annotated[
     Literal["auto", "sum", "timeline"],
-    Parameter(name="--replay", help="how activities add up; auto: the timeline where the recorded order can be trusted, else the sum"),
+    Parameter(
+        name="--replay",
+        help=(
+            "how activities add up; auto: the timeline where the recorded order can be trusted, "
+            "else the sum"
+        ),
+    ),
 ]
 Network = Annotated[
     str | None,
     Parameter(
         name="--network",
-        help="network that messages between ranks are replayed on: a machine by its name (perlmutter, ...), file.toml or SimGrid's "
+        help="network that messages between ranks are replayed on: a machine by its name "
+        "(perlmutter, ...), file.toml or SimGrid's "
         "platform.xml; self is the recording's own; left out, messages keep their time",
     ),
 ]
 NetworkSet = Annotated[
     list[str] | None,
-    Parameter(name="--network-set", help="replaces a value of the network, as name=value: ranks_per_node, hop_seconds, ...", negative=()),
+    Parameter(
+        name="--network-set",
+        help="replaces a value of the network, as name=value: ranks_per_node, hop_seconds, ...",
+        negative=(),
+    ),
 ]
 SourceNetwork = Annotated[
     str | None,
-    Parameter(name="--source-network", help="network of the recording, a name or file; left out, it is fitted to the recording's messages"),
+    Parameter(
+        name="--source-network",
+        help=(
+            "network of the recording, a name or file; left out, it is fitted to the recording's "
+            "messages"
+        ),
+    ),
 ]
 Draws = Annotated[
-    int | None, Parameter(name="--draws", help="parameter draws for the 90 % range: 1000, or fewer for very long runs; 0 leaves it out")
+    int | None,
+    Parameter(
+        name="--draws",
+        help=(
+            "parameter draws for the 90 % range: 1000, or fewer for very long runs; 0 leaves it out"
+        ),
+    ),
 ]
 Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
 
 
 def targets(on: Sequence[str] | None) -> list[str] | None:
-    """Return the machines that ``--on`` names, None where it is left out.  Raises A013 where it names none."""
+    """Return the machines that ``--on`` names, None where it is left out.  Raises A013 where it
+    names none.
+    """
     names = flat(on)
     if names == []:
         raise error_of("A013")
@@ -104,7 +145,8 @@ def model_of(
     port: Port | None = None,
     kernels: Sequence[Path] | None = None,
 ) -> Any:
-    """Return the model that ``--model``, ``--alpha``, ``--host``, ``--port`` and ``--kernels`` name.
+    """Return the model that ``--model``, ``--alpha``, ``--host``, ``--port`` and ``--kernels``
+    name.
 
     Raises A003 for an alpha or a host that is none, A012 for options that exclude each other.
     """
@@ -133,11 +175,17 @@ def model_of(
     return nething(value, charges, host, ported)
 
 
-def network_of(network: str | None, settings: Sequence[str] | None, source: str | None) -> OnNetwork | None:
-    """Return the network that ``--network`` names, None where it is left out.  Raises A012 for options that need it."""
+def network_of(
+    network: str | None, settings: Sequence[str] | None, source: str | None
+) -> OnNetwork | None:
+    """Return the network that ``--network`` names, None where it is left out.  Raises A012 for
+    options that need it.
+    """
     if network is None:
         if settings or source:
-            raise error_of("A012.network", found="--network-set" if settings else "--source-network")
+            raise error_of(
+                "A012.network", found="--network-set" if settings else "--source-network"
+            )
         return None
     from turnbuckle.projection.elsewhere.network import OnNetwork
 

@@ -11,13 +11,17 @@ NAME_WIDTH = 60
 
 
 def plain(text: object, width: int = NAME_WIDTH) -> str:
-    """Return text from outside for `rich.text.Text`, which has no markup: no control characters, not too long."""
+    """Return text from outside for `rich.text.Text`, which has no markup: no control characters,
+    not too long.
+    """
     printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
     return printable if len(printable) <= width else printable[: width - 1] + "…"
 
 
 def clean(text: object, width: int = NAME_WIDTH) -> str:
-    """Return text from outside for where rich reads markup: `plain`, and nothing in it is markup."""
+    """Return text from outside for where rich reads markup: `plain`, and nothing in it is
+    markup.
+    """
     return escape(plain(text, width))
 
 

@@ -17,7 +17,9 @@ _NOTEBOOK: Final = 110
 
 
 class Terminal(Console):
-    """A console that leaves a reader who went away to `turnbuckle.cli.run`: that is no failure of the command."""
+    """A console that leaves a reader who went away to `turnbuckle.cli.run`: that is no failure of
+    the command.
+    """
 
     def on_broken_pipe(self) -> None:
         """Let the handler of a broken pipe go on."""
@@ -30,13 +32,24 @@ class Terminal(Console):
 
 def as_html(show: Callable[[Terminal, Any], object], answer: Any) -> str:
     """Return what `show` prints of an answer on a terminal as HTML for a notebook."""
-    console = Terminal(file=io.StringIO(), record=True, width=_NOTEBOOK, soft_wrap=False, highlight=False, force_jupyter=False)
+    console = Terminal(
+        file=io.StringIO(),
+        record=True,
+        width=_NOTEBOOK,
+        soft_wrap=False,
+        highlight=False,
+        force_jupyter=False,
+    )
     show(console, answer)
-    return console.export_html(inline_styles=True, code_format='<pre style="line-height:1.2">{code}</pre>')
+    return console.export_html(
+        inline_styles=True, code_format='<pre style="line-height:1.2">{code}</pre>'
+    )
 
 
 def console_for(output: Path | None) -> Terminal:
-    """Return the terminal for a table.  Raises A010 where an output file was named: tables are not written to files."""
+    """Return the terminal for a table.  Raises A010 where an output file was named: tables are not
+    written to files.
+    """
     if output is not None:
         raise error_of("A010", found=f"--output {output.name}")
     return Terminal(soft_wrap=False, highlight=False)

@@ -1,4 +1,5 @@
-"""Options that would change nothing: refused, so that nobody takes an answer for one that heeds them.
+"""Options that would change nothing: refused, so that nobody takes an answer for one that heeds
+them.
 
 Errors:
 

@@ -1,4 +1,6 @@
-"""The answer of a verb of ``turnbuckle model``: one function makes it, for the command line and for `turnbuckle.model`."""
+"""The answer of a verb of ``turnbuckle model``: one function makes it, for the command line and for
+`turnbuckle.model`.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,11 @@ class ModelAnswer(Shown):
     def headline(self) -> str:
         """Return the first line that a terminal shows."""
         text = io.StringIO()
-        self.view(Terminal(file=text, width=_UNFOLDED, highlight=False, color_system=None, force_jupyter=False))
+        self.view(
+            Terminal(
+                file=text, width=_UNFOLDED, highlight=False, color_system=None, force_jupyter=False
+            )
+        )
         return next((line.strip() for line in text.getvalue().splitlines() if line.strip()), "")
 
     def figures(self) -> list[Figure]:
@@ -80,7 +86,8 @@ class ModelAnswer(Shown):
 
 @cache
 def command_of(verb: Callable[..., Any]) -> Callable[..., int]:
-    """Return the command of a verb: one that returns a `ModelAnswer` gets the options ``--format`` and ``--output``, and writes it.
+    """Return the command of a verb: one that returns a `ModelAnswer` gets the options ``--format``
+    and ``--output``, and writes it.
 
     A verb that writes its answer itself is its own command.
     """
@@ -89,7 +96,9 @@ def command_of(verb: Callable[..., Any]) -> Callable[..., int]:
         return verb
 
     @wraps(verb)
-    def command(*given: Any, format: str = "table", output: Path | None = None, **options: Any) -> int:
+    def command(
+        *given: Any, format: str = "table", output: Path | None = None, **options: Any
+    ) -> int:
         console = console_for(output) if format == "table" else None
         answer = verb(*given, **options)
         if console is not None:
@@ -108,7 +117,9 @@ def command_of(verb: Callable[..., Any]) -> Callable[..., int]:
 
 
 def __getattr__(name: str) -> Callable[..., int]:
-    """Return the command of a verb by its name: what the command line loads when the verb is asked for."""
+    """Return the command of a verb by its name: what the command line loads when the verb is asked
+    for.
+    """
     if name not in registry.entries("questions"):
         raise AttributeError(f"no verb is called {name!r}")
     return command_of(registry.load("questions", name))

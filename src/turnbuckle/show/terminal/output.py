@@ -1,4 +1,6 @@
-"""Where results go: stdout or a file, in the format that `turnbuckle.show.terminal.options.format_of` names."""
+"""Where results go: stdout or a file, in the format that
+`turnbuckle.show.terminal.options.format_of` names.
+"""
 
 from __future__ import annotations
 
@@ -29,33 +31,53 @@ Rows = list[dict[str, Any]]
 #: Rows of a sheet in a workbook, by its format.
 _SHEET_ROWS: Final = 1 << 20
 #: What `inspect` says of a file, and of a recording with times.
-_OF_A_FILE: Final = "file sha256 size_bytes format profiler_version schema_version recorded_utc_ns part"
+_OF_A_FILE: Final = (
+    "file sha256 size_bytes format profiler_version schema_version recorded_utc_ns part"
+)
 _OF_A_RECORDING: Final = (
-    "run_time_ns kernel_window_ns start_up kernels copies memsets api coverage overlap categories_ns ranks gpus closure_defect_ns launch "
+    "run_time_ns kernel_window_ns start_up kernels copies memsets api coverage overlap "
+    "categories_ns ranks gpus closure_defect_ns launch "
     "links offload host_work cpu_activity memory profiler_overhead_share mpi"
 )
 
 
 def provenance() -> dict[str, Any]:
-    """Return tool, version, command line, and name and SHA-256 of every input that the command line names."""
+    """Return tool, version, command line, and name and SHA-256 of every input that the command line
+    names.
+    """
 
     from turnbuckle.trace.readers.parquet import digest
 
     inputs = []
-    for word in dict.fromkeys(part for given in sys.argv[1:] for part in (given, given.partition("=")[2])):
+    for word in dict.fromkeys(
+        part for given in sys.argv[1:] for part in (given, given.partition("=")[2])
+    ):
         try:
             if word and len(word) < 4096 and (Path(word) / "trace.json").is_file():
                 inputs.append({"file": Path(word).name, "sha256": digest(Path(word))})
             elif word and len(word) < 4096 and is_input(word):
                 with opened(word) as file:
-                    inputs.append({"file": Path(word).name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()})
+                    inputs.append(
+                        {
+                            "file": Path(word).name,
+                            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
+                        }
+                    )
         except (OSError, ValueError):
             continue  # no file after all
-    return {"tool": "turnbuckle", "version": version("turnbuckle"), "command": command_line(), "inputs": inputs}
+    return {
+        "tool": "turnbuckle",
+        "version": version("turnbuckle"),
+        "command": command_line(),
+        "inputs": inputs,
+    }
 
 
-def untimed(path: Path, about: dict[str, Any], profile: dict[str, Any], findings: Iterable[Finding]) -> dict[str, Any]:
-    """Return the document of ``inspect`` for a file without times: what only a recording tells is null.
+def untimed(
+    path: Path, about: dict[str, Any], profile: dict[str, Any], findings: Iterable[Finding]
+) -> dict[str, Any]:
+    """Return the document of ``inspect`` for a file without times: what only a recording tells is
+    null.
 
     Parameters
     ----------
@@ -64,7 +86,12 @@ def untimed(path: Path, about: dict[str, Any], profile: dict[str, Any], findings
     """
     file = {**dict.fromkeys(_OF_A_FILE.split()), "file": path.name, **about}
     lacking = dict.fromkeys(("source_machine", "targets", "model", "seed", "draws"))
-    by: dict[str, Any] = {"tool": "turnbuckle", "version": version("turnbuckle"), "profile": file, **lacking}
+    by: dict[str, Any] = {
+        "tool": "turnbuckle",
+        "version": version("turnbuckle"),
+        "profile": file,
+        **lacking,
+    }
     return {
         "schema_version": SCHEMA_VERSION,
         "profile": {**dict.fromkeys(_OF_A_RECORDING.split()), **profile},
@@ -74,9 +101,11 @@ def untimed(path: Path, about: dict[str, Any], profile: dict[str, Any], findings
 
 
 def write_json(value: dict[str, Any], output: Path | None) -> None:
-    """Write one JSON document, in ASCII: names from a recording may hold characters that steer a terminal.
+    """Write one JSON document, in ASCII: names from a recording may hold characters that steer a
+    terminal.
 
-    What does not say where it comes from gets the version, the command line and the hashes of the files named in it.
+    What does not say where it comes from gets the version, the command line and the hashes of the
+    files named in it.
     """
     value = value if "provenance" in value else {**value, "provenance": provenance()}
     write_text(json_text(value, indent=1) + "\n", output)
@@ -143,12 +172,16 @@ def frame_of(rows: Rows | pl.DataFrame) -> pl.DataFrame:
 
     if isinstance(rows, pl.DataFrame):
         return rows
-    names = list(dict.fromkeys(k for row in rows for k, v in row.items() if not isinstance(v, dict | list)))
+    names = list(
+        dict.fromkeys(k for row in rows for k, v in row.items() if not isinstance(v, dict | list))
+    )
     return pl.DataFrame([{k: row.get(k) for k in names} for row in rows], infer_schema_length=None)
 
 
 def write_frame(frame: pl.DataFrame, format: str, output: Path | None) -> None:
-    """Write a Polars frame in any format but JSON.  Raises R013 for rows that a workbook has no room for."""
+    """Write a Polars frame in any format but JSON.  Raises R013 for rows that a workbook has no
+    room for.
+    """
     if format == "csv":
         write_text(csv_text.of_frame(frame), output)
         return

@@ -17,7 +17,9 @@ PATIENCE = 0.5
 
 @contextmanager
 def reading(path: Path) -> Iterator[Callable[[float], None] | None]:
-    """Give the reader a progress callback that draws a bar on stderr; None where stderr is no terminal."""
+    """Give the reader a progress callback that draws a bar on stderr; None where stderr is no
+    terminal.
+    """
     if not sys.stderr.isatty():
         yield None
         return
@@ -25,7 +27,11 @@ def reading(path: Path) -> Iterator[Callable[[float], None] | None]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     bar = Progress(
-        TextColumn("reading {task.description}"), BarColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True
+        TextColumn("reading {task.description}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
     )
     task = bar.add_task(path.name, total=1.0)
     began = time.monotonic()

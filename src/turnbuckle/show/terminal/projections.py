@@ -43,7 +43,13 @@ from turnbuckle.show.target_table import targets_table
 from turnbuckle.show.terminal.cells import clean, ns, seconds
 from turnbuckle.show.terminal.console import Terminal, console_for
 from turnbuckle.show.terminal.drawing import drawn, plain_text
-from turnbuckle.show.terminal.output import flattened, write_answer, write_frame, write_json, write_tables
+from turnbuckle.show.terminal.output import (
+    flattened,
+    write_answer,
+    write_frame,
+    write_json,
+    write_tables,
+)
 from turnbuckle.show.terminal.tables import unframed
 from turnbuckle.show.unknowns import advice, unknown_label
 from turnbuckle.show.verdict import verdicts
@@ -51,7 +57,9 @@ from turnbuckle.trace.recorders import recorder
 
 
 def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> None:
-    """Write an answer, or a run that was asked nothing: `what` is ``overview``, ``demo``, ``inspect`` or ``project``."""
+    """Write an answer, or a run that was asked nothing: `what` is ``overview``, ``demo``,
+    ``inspect`` or ``project``.
+    """
     answer = Answer(answer) if isinstance(answer, Run) else answer
     if format == "table":
         show(console_for(output), answer, what)
@@ -60,15 +68,35 @@ def emit(answer: Answer | Run, what: str, format: str, output: Path | None) -> N
         write_tables([targets_table(verdicts(answer.projections))], format, output)
         return
     run = answer.run.whole or answer.run if what == "overview" else answer.run
-    document = {**(run.as_dict() if what != "project" else {}), **(answer.as_dict() if what != "inspect" else {})}
-    rows = [flattened(document["profile"])] if what == "inspect" else [_row(p) for p in document["projections"]]
+    document = {
+        **(run.as_dict() if what != "project" else {}),
+        **(answer.as_dict() if what != "inspect" else {}),
+    }
+    rows = (
+        [flattened(document["profile"])]
+        if what == "inspect"
+        else [_row(p) for p in document["projections"]]
+    )
     write_answer(document, rows, format, output)
 
 
 def _row(projection: dict[str, Any]) -> dict[str, Any]:
-    """Return the document of a projection as one row; what begins with ``coupling_`` is of the answer by the coupling alone."""
-    alone = {f"coupling_{key}": value for key, value in _with_ends(projection["coupling_alone"]).items()}
-    return flattened({**{key: value for key, value in _with_ends(projection).items() if key != "coupling_alone"}, **alone})
+    """Return the document of a projection as one row; what begins with ``coupling_`` is of the
+    answer by the coupling alone.
+    """
+    alone = {
+        f"coupling_{key}": value for key, value in _with_ends(projection["coupling_alone"]).items()
+    }
+    return flattened(
+        {
+            **{
+                key: value
+                for key, value in _with_ends(projection).items()
+                if key != "coupling_alone"
+            },
+            **alone,
+        }
+    )
 
 
 def _with_ends(answer: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +105,9 @@ def _with_ends(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(console: Console, answer: Answer | Run | Any, what: str = "") -> None:
-    """Print what `emit` writes to a terminal; without `what` a run or its summary as ``inspect``, an answer as ``project``."""
+    """Print what `emit` writes to a terminal; without `what` a run or its summary as ``inspect``,
+    an answer as ``project``.
+    """
     if not isinstance(answer, Answer):
         answer, what = Answer(answer if isinstance(answer, Run) else answer.run), what or "inspect"
     what = what or "project"
@@ -101,8 +131,13 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     writer, schema = facts.get("product_version") or "", facts.get("schema_version") or "before 2.7"
     made = clean(recorder(facts), 120)
     if "synthetic" in writer:
-        made = f"[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems schema {clean(schema)}"
-    devices = answer.run.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
+        made = (
+            "[bold yellow]SYNTHETIC: written by a script, nobody ran this[/]  Nsight Systems "
+            f"schema {clean(schema)}"
+        )
+    devices = (
+        answer.run.profile.trace.devices["name"].drop_nulls().unique(maintain_order=True).to_list()
+    )
     counts = [
         f"{what} not recorded" if category in answer.run.untold else many(rows, singular, what)
         for category, rows, singular, what in (
@@ -114,7 +149,10 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
     if not answer.run.on_device and not profile.trace.api.height:
         counts = ["no GPU activity recorded"]
     if facts.get("rank") is not None:
-        counts.append(f"rank {facts['rank']:,}" + (f" of {facts['world_size']}" if facts.get("world_size") else ""))
+        counts.append(
+            f"rank {facts['rank']:,}"
+            + (f" of {facts['world_size']}" if facts.get("world_size") else "")
+        )
     mpi = traffic(profile.trace)
     if mpi:
         counts.append(f"{mpi['calls']:,} MPI calls")
@@ -127,7 +165,11 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         head.add_row("start-up", plain_text(start_up_words(answer.run, begun)))
     if mpi:
         head.add_row("MPI", plain_text(message_words(profile)))
-    head.add_row("source", f"{clean(answer.run.source.title)}" + (f"  (device: {clean(', '.join(devices))})" if devices else ""))
+    head.add_row(
+        "source",
+        f"{clean(answer.run.source.title)}"
+        + (f"  (device: {clean(', '.join(devices))})" if devices else ""),
+    )
     for direction, words in link_words(answer.run).items():
         head.add_row(f"link {direction.replace('migration_', 'moved ')}", plain_text(words))
     if kernels["count"]:
@@ -135,13 +177,23 @@ def print_inspection(console: Console, answer: Answer, brief: bool) -> None:
         head.add_row("window", plain_text(window_words(profile)))
     if among := kernels["collective"]:
         alone = f"{ns(among['alone_ns'])} of it without another kernel on their device"
-        head.add_row("collective", f"{many(among['count'], 'kernel', 'kernels')} between GPUs, busy {ns(among['union_ns'])}, {alone}")
+        head.add_row(
+            "collective",
+            (
+                f"{many(among['count'], 'kernel', 'kernels')} between GPUs, busy "
+                f"{ns(among['union_ns'])}, {alone}"
+            ),
+        )
     for line in coverage_lines(profile):
         head.add_row("coverage", line)
     hidden = summary.overlap(profile)
     if hidden["copy_hidden_fraction"] is not None:
         head.add_row(
-            "overlap", f"{hidden['copy_hidden_fraction']:.1%} of copy time hidden behind kernels, {ns(hidden['copy_exposed_ns'])} exposed"
+            "overlap",
+            (
+                f"{hidden['copy_hidden_fraction']:.1%} of copy time hidden behind kernels, "
+                f"{ns(hidden['copy_exposed_ns'])} exposed"
+            ),
         )
     console.print(head)
     console.print()
@@ -172,17 +224,30 @@ def launch_line(answer: Answer) -> str:
         return "host calls not recorded" if "api" in answer.run.untold else "no launch recorded"
     idle = f"{launch['idle_count']:,} of {many(launch['count'], 'launch', 'launches')}"
     latency = f"call {ns(launch['call_median_ns'])} median; device idle to kernel start "
-    return latency + (f"{ns(launch['latency_median_ns'])} ({idle})" if launch["idle_count"] else f"unknown ({idle} found the device idle)")
+    return latency + (
+        f"{ns(launch['latency_median_ns'])} ({idle})"
+        if launch["idle_count"]
+        else f"unknown ({idle} found the device idle)"
+    )
 
 
 def coverage_lines(profile: Profile) -> list[str]:
-    """Return what of the launches has rows on a device, and what of the device's time has its call."""
+    """Return what of the launches has rows on a device, and what of the device's time has its
+    call.
+    """
     shares = coverage(profile)
     rows, launches, graphs = shares["device_rows"], shares["launches"], shares["graph_launches"]
     clauses = []
     if launches and launches["share"] is not None:
-        of_graphs = f"; of {graphs['count']:,} graph launches {graphs['share']:.1%}" if graphs["share"] is not None else ""
-        clauses.append(f"{launches['share']:.1%} of {launches['count']:,} launches have rows on a device{of_graphs}")
+        of_graphs = (
+            f"; of {graphs['count']:,} graph launches {graphs['share']:.1%}"
+            if graphs["share"] is not None
+            else ""
+        )
+        clauses.append(
+            f"{launches['share']:.1%} of {launches['count']:,} launches have rows on a "
+            f"device{of_graphs}"
+        )
     if rows and rows["time_share"] is not None:
         clauses.append(f"{rows['time_share']:.1%} of device time has its host call")
     return ["; ".join(clauses)] if clauses else []
@@ -203,19 +268,39 @@ def print_projections(console: Console, answer: Answer) -> None:
     for v, note in zip(targets, table.notes, strict=True):
         changes.add_row(plain_text(clean(v.projection.target)), plain_text(note), style="dim")
     console.print(changes)
-    if uncalled := next((f.detail for p in answer.projections for f in p.findings if f.code == "A365"), ""):
+    if uncalled := next(
+        (f.detail for p in answer.projections for f in p.findings if f.code == "A365"), ""
+    ):
         console.print()
-        console.print(Text(f"changes are larger than this table says: {uncalled} have no host call in the recording", style="yellow"))
-    if explained := next((f.detail for p in answer.projections for f in p.findings if f.code == "A309"), ""):
+        console.print(
+            Text(
+                (
+                    f"changes are larger than this table says: {uncalled} have no host call in "
+                    "the recording"
+                ),
+                style="yellow",
+            )
+        )
+    if explained := next(
+        (f.detail for p in answer.projections for f in p.findings if f.code == "A309"), ""
+    ):
         console.print()
-        console.print(Text(f"replayed as a timeline: dependency rules explain {explained}", style="dim"))
+        console.print(
+            Text(f"replayed as a timeline: dependency rules explain {explained}", style="dim")
+        )
     uncertain = [v for v in targets if v.whole.interval and v.whole.drivers]
     if uncertain:
-        widest = max(uncertain, key=lambda v: v.whole.interval.high - v.whole.interval.low if v.whole.interval else 0.0)
+        widest = max(
+            uncertain,
+            key=lambda v: v.whole.interval.high - v.whole.interval.low if v.whole.interval else 0.0,
+        )
         name, share = next(iter(widest.whole.drivers.items()))
         console.print()
         console.print(
-            Text.assemble(("biggest unknown  ", "bold cyan"), f"{unknown_label(name)}: {share:.0%} of the spread of {widest.name}")
+            Text.assemble(
+                ("biggest unknown  ", "bold cyan"),
+                f"{unknown_label(name)}: {share:.0%} of the spread of {widest.name}",
+            )
         )
         console.print(Text.assemble(("measure next     ", "bold cyan"), advice(name)))
     if accuracy := answer.accuracy:
@@ -237,7 +322,15 @@ def print_findings(console: Console, answer: Answer, brief: bool) -> None:
     console.print()
     console.print(drawn(table))
     if brief and len(shown) < len(findings):
-        console.print(Text(f"and {len(findings) - len(shown)} remarks that change no number: turnbuckle inspect", style="dim"))
+        console.print(
+            Text(
+                (
+                    f"and {len(findings) - len(shown)} remarks that change no number: turnbuckle "
+                    "inspect"
+                ),
+                style="dim",
+            )
+        )
 
 
 def print_next(console: Console, answer: Answer, what: str) -> None:
@@ -250,11 +343,20 @@ def print_next(console: Console, answer: Answer, what: str) -> None:
         "overview": f"turnbuckle report {file} -o report.html",
         "inspect": f"turnbuckle project {file} --on nvlink-c2c,cdi-row-link",
         "project": f"turnbuckle report {file}"
-        + (" --on " + ",".join(asked) if answer.model and answer.model.name != "additive" and not default else ""),
+        + (
+            " --on " + ",".join(asked)
+            if answer.model and answer.model.name != "additive" and not default
+            else ""
+        ),
     }[what]
     if not answer.run.projectable and what != "demo":
-        # no coupling to move it to: what an MPI run without a GPU can be asked, or what can always be made
-        following = f"turnbuckle model messages {file}" if answer.run.trace.mpi.height else f"turnbuckle report {file} -o report.html"
+        # no coupling to move it to: what an MPI run without a GPU can be asked, or what can always
+        # be made
+        following = (
+            f"turnbuckle model messages {file}"
+            if answer.run.trace.mpi.height
+            else f"turnbuckle report {file} -o report.html"
+        )
     console.print()
     # a command is copied: it stands on one line, however long
     console.print(Text.assemble(("next  ", "bold cyan"), following), soft_wrap=True)
@@ -265,14 +367,20 @@ def emit_placement(spread: Run, packed: Run, format: str, output: Path | None) -
     frame = nic_bound(spread.profile, packed.profile)
     if format == "json":
         write_json(
-            {"schema_version": SCHEMA_VERSION, "placement": frame.to_dicts(), "provenance": [spread.provenance(), packed.provenance()]},
+            {
+                "schema_version": SCHEMA_VERSION,
+                "placement": frame.to_dicts(),
+                "provenance": [spread.provenance(), packed.provenance()],
+            },
             output,
         )
     elif format != "table":
         write_frame(frame, format, output)
     else:
         heads = ("direction", "spread", "packed", "bound for the NIC", "share", "copies")
-        table = unframed(*heads, title="host-link traffic bound for the NIC (spread run - packed run)")
+        table = unframed(
+            *heads, title="host-link traffic bound for the NIC (spread run - packed run)"
+        )
         for r in frame.to_dicts():
             share = "-" if r["nic_bound_share"] is None else f"{r['nic_bound_share']:.1%}"
             sign = "-" if r["nic_bound_bytes"] < 0 else ""
@@ -298,7 +406,13 @@ def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path 
     for word in text.split(","):
         name, _, number = word.strip().partition("=")
         if name not in classes:
-            raise error_of("A011.class", found=text, fix=did_you_mean(name, classes) or None, name=name, known=", ".join(classes[:5]))
+            raise error_of(
+                "A011.class",
+                found=text,
+                fix=did_you_mean(name, classes) or None,
+                name=name,
+                known=", ".join(classes[:5]),
+            )
         try:
             values[name] = float(number)
             if not 0 <= values[name] <= _MOST_SECONDS:
@@ -336,5 +450,11 @@ def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path 
             )
         )
         if totals.closure_defect is not None:
-            console.print(f"closure defect (stated total - sum) {totals.closure_defect:+.4g} s; ratios are taken over the sum", style="dim")
+            console.print(
+                (
+                    f"closure defect (stated total - sum) {totals.closure_defect:+.4g} s; ratios "
+                    "are taken over the sum"
+                ),
+                style="dim",
+            )
     return 0

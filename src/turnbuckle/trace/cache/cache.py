@@ -1,14 +1,17 @@
-"""Cache of big files' tables in the user's cache folder, so that the second read of a file costs next to nothing.
+"""Cache of big files' tables in the user's cache folder, so that the second read of a file costs
+next to nothing.
 
     $XDG_CACHE_HOME/turnbuckle/<start of the file's SHA-256>-<version of reader and vocabulary>/   a trace, its tables as columns
     $XDG_CACHE_HOME/turnbuckle/stamps/<hash of path, device, inode, size, mtime, ctime>            the file's SHA-256
 
-An entry belongs to a content, not to a path, so a moved or copied file finds it again.  A file whose stamp is in the cache is not hashed
-again.  A problem of the cache never fails a read: the recording itself is read where an entry is missing, damaged or cannot be written.
-An entry is used only where nobody but this user can have changed it.  Every folder of the cache has mode 0700 and belongs to this user, and
-no other user may change a folder above it (`foundation.private_folder`).  Each file of an entry is compared with its digest before it is
-used, which finds damage; tables are mapped, not read (`turnbuckle.trace.cache.columns_file`).
-``TURNBUCKLE_NO_CACHE=1`` turns the cache off.
+An entry belongs to a content, not to a path, so a moved or copied file finds it again.  A file
+whose stamp is in the cache is not hashed again.  A problem of the cache never fails a read: the
+recording itself is read where an entry is missing, damaged or cannot be written. An entry is used
+only where nobody but this user can have changed it.  Every folder of the cache has mode 0700 and
+belongs to this user, and no other user may change a folder above it (`foundation.private_folder`).
+Each file of an entry is compared with its digest before it is used, which finds damage; tables are
+mapped, not read (`turnbuckle.trace.cache.columns_file`). ``TURNBUCKLE_NO_CACHE=1`` turns the cache
+off.
 """
 
 from __future__ import annotations
@@ -52,8 +55,18 @@ _COLUMNS = ".columns"
 _PIECE = 2 << 20  # summed by one thread at a time [B]
 _STRIDE = 4096  # words between those that are added up
 _ENTRY = re.compile(r"[0-9a-f]{16}-[0-9a-z.]+")
-#: Errors that make an entry unusable; RuntimeError is raised where no further thread may be started.
-_BROKEN = (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError, TurnbuckleError)
+#: Errors that make an entry unusable; RuntimeError is raised where no further thread may be
+#: started.
+_BROKEN = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    pl.exceptions.PolarsError,
+    TurnbuckleError,
+)
 
 
 def enabled() -> bool:
@@ -68,16 +81,24 @@ def folder() -> Path:
 
 
 def version() -> str:
-    """Return the version of an entry: reader, layout and vocabulary must all be equal for the entry to be used."""
+    """Return the version of an entry: reader, layout and vocabulary must all be equal for the entry
+    to be used.
+    """
     vocabulary = (files("turnbuckle.foundation") / "schema" / "trace.csv").read_bytes()
     return f"{READER}.{LAYOUT}.{zlib.crc32(vocabulary):08x}"
 
 
 class _Tables(Mapping[str, pl.DataFrame]):
-    """Tables of an entry, each read on first use; if that fails, `read_again` reads the recording itself."""
+    """Tables of an entry, each read on first use; if that fails, `read_again` reads the recording
+    itself.
+    """
 
     def __init__(
-        self, place: Path, rows: dict[str, int], digests: Mapping[str, str], read_again: Callable[[], Mapping[str, pl.DataFrame]]
+        self,
+        place: Path,
+        rows: dict[str, int],
+        digests: Mapping[str, str],
+        read_again: Callable[[], Mapping[str, pl.DataFrame]],
     ) -> None:
         self._place, self._rows, self._digests, self._read_again = place, rows, digests, read_again
         self._loaded: dict[str, pl.DataFrame] = {}
@@ -100,7 +121,9 @@ class _Tables(Mapping[str, pl.DataFrame]):
 
 
 def _table(place: Path, name: str, rows: int, digests: Mapping[str, str]) -> pl.DataFrame:
-    """Return a table of an entry after a look at its digest.  Raises what `_verify` and the readers raise."""
+    """Return a table of an entry after a look at its digest.  Raises what `_verify` and the readers
+    raise.
+    """
     if not columns_file.holds(types := dtypes(name)):
         _verify(place / f"{name}.parquet", digests)
         return load_table(place, name, rows)
@@ -110,7 +133,9 @@ def _table(place: Path, name: str, rows: int, digests: Mapping[str, str]) -> pl.
 
 
 def load(path: Path, read_again: Callable[[], Trace]) -> Trace | None:
-    """Return the cached trace of the file, or ``None``.  Tables are read on first use, by `read_again` from the file if one is damaged."""
+    """Return the cached trace of the file, or ``None``.  Tables are read on first use, by
+    `read_again` from the file if one is damaged.
+    """
     if not enabled():
         return None
     try:
@@ -125,14 +150,17 @@ def load(path: Path, read_again: Callable[[], Trace]) -> Trace | None:
         about, digests = _whole(entry, digest)
         names = load_names(entry)
         os.utime(entry)
-        tables = _Tables(entry, about["tables"], digests, lambda: _same(read_again(), digest).tables)
+        tables = _Tables(
+            entry, about["tables"], digests, lambda: _same(read_again(), digest).tables
+        )
         return Trace(tables, names, about["facts"], about["findings"], path.name)
     except _BROKEN:
         return None
 
 
 def _whole(place: Path, digest: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return ``trace.json`` of the entry of the recording `digest`, and the digests of the entry's files; the tables are not read yet.
+    """Return ``trace.json`` of the entry of the recording `digest`, and the digests of the entry's
+    files; the tables are not read yet.
 
     Raises
     ------
@@ -154,7 +182,9 @@ def _whole(place: Path, digest: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _verify(path: Path, digests: Mapping[str, str]) -> None:
-    """Raise `ValueError` where the file is not the one written, `OSError` where it cannot be read or another user may change it."""
+    """Raise `ValueError` where the file is not the one written, `OSError` where it cannot be read
+    or another user may change it.
+    """
     with private_folder.opened(path) as file:
         _compare(file, path, digests)
 
@@ -165,22 +195,32 @@ def _compare(file: BinaryIO, path: Path, digests: Mapping[str, str]) -> None:
 
 
 def _digest(file: BinaryIO) -> str:
-    """Return a digest that differs where a file is damaged: the SHA-256 of the sums of every `_PIECE`, which all cores share."""
+    """Return a digest that differs where a file is damaged: the SHA-256 of the sums of every
+    `_PIECE`, which all cores share.
+    """
     number = file.fileno()
     size = os.fstat(number).st_size
     if not size:
         return hashlib.sha256().hexdigest()
-    content = mmap.mmap(number, 0, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0), prot=mmap.PROT_READ)
+    content = mmap.mmap(
+        number, 0, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0), prot=mmap.PROT_READ
+    )
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        pieces = threads.map(lambda start: _sums(memoryview(content)[start : start + _PIECE]), range(0, size, _PIECE))
+        pieces = threads.map(
+            lambda start: _sums(memoryview(content)[start : start + _PIECE]), range(0, size, _PIECE)
+        )
         return hashlib.sha256(size.to_bytes(8, "little") + b"".join(pieces)).hexdigest()
 
 
 def _sums(piece: memoryview) -> bytes:
-    """Return the sums of words that stand `_STRIDE` apart, and the rest of the bytes; summing is as fast as reading memory."""
+    """Return the sums of words that stand `_STRIDE` apart, and the rest of the bytes; summing is as
+    fast as reading memory.
+    """
     rows = len(piece) // (8 * _STRIDE)
     words = np.frombuffer(piece, np.uint64, rows * _STRIDE).reshape(rows, _STRIDE)
-    return hashlib.sha256(np.add.reduce(words, axis=0).tobytes() + piece[rows * 8 * _STRIDE :]).digest()
+    return hashlib.sha256(
+        np.add.reduce(words, axis=0).tobytes() + piece[rows * 8 * _STRIDE :]
+    ).digest()
 
 
 def _same(trace: Trace, digest: str) -> Trace:
@@ -190,9 +230,11 @@ def _same(trace: Trace, digest: str) -> Trace:
 
 
 def store(path: Path, trace: Trace, before: os.stat_result) -> Finding | None:
-    """Keep a trace that was just read from `path`; `before` is the file's stat from before the read.
+    """Keep a trace that was just read from `path`; `before` is the file's stat from before the
+    read.
 
-    Returns P200 where the cache, or what it held of this recording, was not used because another user owns or may change it.
+    Returns P200 where the cache, or what it held of this recording, was not used because another
+    user owns or may change it.
     """
     if not enabled() or before.st_size < FLOOR:
         return None
@@ -221,7 +263,9 @@ def store(path: Path, trace: Trace, before: os.stat_result) -> Finding | None:
 
 
 def _not_trusted(shared: private_folder.Shared) -> Finding:
-    """Build P200 for a folder or file.  A folder above the cache is not named: its name may be the user's, and findings are handed on."""
+    """Build P200 for a folder or file.  A folder above the cache is not named: its name may be the
+    user's, and findings are handed on.
+    """
     root, place = folder().resolve(), shared.path.parent.resolve() / shared.path.name
     if place == root:
         what = "the cache folder"
@@ -233,7 +277,9 @@ def _not_trusted(shared: private_folder.Shared) -> Finding:
 
 
 def _write(place: Path, trace: Trace) -> None:
-    """Write all files into a draft folder, then rename it once, so that an entry is complete or absent."""
+    """Write all files into a draft folder, then rename it once, so that an entry is complete or
+    absent.
+    """
     shutil.rmtree(place, ignore_errors=True)
     draft = Path(tempfile.mkdtemp(prefix="draft-", dir=place.parent))
     try:
@@ -256,8 +302,14 @@ def _write(place: Path, trace: Trace) -> None:
 
 
 def _sizes(place: Path) -> dict[str, int]:
-    """Return the size of every table of an entry [B]: a cheap test of whether the entry is whole."""
-    return {p.name: p.stat().st_size for p in sorted(place.iterdir()) if p.suffix in (".parquet", _COLUMNS)}
+    """Return the size of every table of an entry [B]: a cheap test of whether the entry is
+    whole.
+    """
+    return {
+        p.name: p.stat().st_size
+        for p in sorted(place.iterdir())
+        if p.suffix in (".parquet", _COLUMNS)
+    }
 
 
 def _entry(digest: str) -> Path:
@@ -272,7 +324,9 @@ def _stamp(path: Path, about: os.stat_result) -> Path:
 
 
 def _content_digest(path: Path, about: os.stat_result) -> str | None:
-    """Return the content's hash: from its stamp, or computed where an entry of the same size may hold it."""
+    """Return the content's hash: from its stamp, or computed where an entry of the same size may
+    hold it.
+    """
     with suppress(FileNotFoundError):
         private_folder.look(folder(), "stamps")
         with private_folder.opened(_stamp(path, about)) as stamp:
@@ -288,7 +342,11 @@ def _content_digest(path: Path, about: os.stat_result) -> str | None:
 
 def _remember(path: Path, about: os.stat_result, digest: str) -> None:
     now = path.stat()
-    same = (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    same = (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (
+        about.st_size,
+        about.st_mtime_ns,
+        about.st_ctime_ns,
+    )
     if not same or time.time_ns() - about.st_ctime_ns < _RACY_NS:
         return
     stamp = _stamp(path, about)
@@ -297,19 +355,30 @@ def _remember(path: Path, about: os.stat_result, digest: str) -> None:
 
 
 def _entries(root: Path) -> list[tuple[float, int, int, Path]]:
-    """Return last use [s], size of the recording [B], size of the entry [B] and folder of every entry of any version."""
+    """Return last use [s], size of the recording [B], size of the entry [B] and folder of every
+    entry of any version.
+    """
     out = []
     for place in root.iterdir() if root.is_dir() else ():
         if not _ENTRY.fullmatch(place.name):
             continue
         with suppress(*_BROKEN):
             about: dict[str, Any] = json.loads((place / "trace.json").read_text(encoding="utf-8"))
-            out.append((place.stat().st_mtime, int(about["facts"]["size_bytes"]), sum(about["bytes"].values()), place))
+            out.append(
+                (
+                    place.stat().st_mtime,
+                    int(about["facts"]["size_bytes"]),
+                    sum(about["bytes"].values()),
+                    place,
+                )
+            )
     return sorted(out, key=lambda entry: entry[0])
 
 
 def _make_room(root: Path, keep: Path) -> None:
-    """Remove the entries unused for longest until all fit, then abandoned drafts and stamps without an entry."""
+    """Remove the entries unused for longest until all fit, then abandoned drafts and stamps without
+    an entry.
+    """
     entries = _entries(root)
     total = sum(entry[2] for entry in entries)
     for _, _, size, place in sorted(entries, key=lambda entry: (entry[3] == keep, entry[0])):

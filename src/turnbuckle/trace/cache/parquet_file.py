@@ -1,4 +1,6 @@
-"""Reading of Parquet files that may be damaged: they are checked first, and messages of the library's threads on stderr are suppressed."""
+"""Reading of Parquet files that may be damaged: they are checked first, and messages of the
+library's threads on stderr are suppressed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _MOST: Final = 1 << 20
 
 
 def loaded(path: Path) -> pl.DataFrame:
-    """Return the table of a Parquet file.  Raises `ValueError` where it contradicts itself, and what `quietly` raises."""
+    """Return the table of a Parquet file.  Raises `ValueError` where it contradicts itself, and
+    what `quietly` raises.
+    """
     check(path)
     with named(path) as name:
         return quietly(lambda: pl.read_parquet(name, glob=False, hive_partitioning=False))
@@ -32,7 +36,9 @@ def loaded(path: Path) -> pl.DataFrame:
 
 @contextmanager
 def named(path: Path) -> Iterator[str]:
-    """Yield a path by which Polars opens a file: its own, or, where that is not UTF-8, the path of its open file descriptor."""
+    """Yield a path by which Polars opens a file: its own, or, where that is not UTF-8, the path of
+    its open file descriptor.
+    """
     if not any("\udc80" <= letter <= "\udcff" for letter in os.fspath(path)):
         yield os.fspath(path)
         return
@@ -41,7 +47,9 @@ def named(path: Path) -> Iterator[str]:
 
 
 def quietly(work: Callable[[], _Value]) -> _Value:
-    """Return the result of `work` on a Parquet file.  Raises `ValueError` where the library panics, and what `work` raises."""
+    """Return the result of `work` on a Parquet file.  Raises `ValueError` where the library panics,
+    and what `work` raises.
+    """
     try:
         with _held_back():
             return work()
@@ -51,7 +59,9 @@ def quietly(work: Callable[[], _Value]) -> _Value:
 
 @contextmanager
 def _held_back() -> Iterator[None]:
-    """Hold back stderr meanwhile, and print it at the end unless a thread panicked, because the panic hook cannot be replaced."""
+    """Hold back stderr meanwhile, and print it at the end unless a thread panicked, because the
+    panic hook cannot be replaced.
+    """
     with _ONE:
         try:
             stderr = os.dup(_STDERR)

@@ -1,4 +1,5 @@
-"""Check of the sizes and counts in a Parquet file, made before Polars reads it: Polars trusts them, and one wrong count ends the process.
+"""Check of the sizes and counts in a Parquet file, made before Polars reads it: Polars trusts them,
+and one wrong count ends the process.
 
 The footer and the header of every page are read (Thrift's compact protocol); no page is unpacked.
 """
@@ -14,7 +15,8 @@ _MAGIC: Final = b"PAR1"
 _DEEPEST: Final = 16
 #: Bytes of a page's header, without and with long statistics.
 _HEAD, _LONGEST_HEAD = 1 << 10, 1 << 20
-#: Largest size of an unpacked page [B]: this, or this many times the size of the file if that is more.
+#: Largest size of an unpacked page [B]: this, or this many times the size of the file if that is
+#: more.
 _FREE, _GROWTH = 64 << 20, 256
 
 
@@ -23,7 +25,9 @@ class Wrong(ValueError):
 
 
 def check(path: Path) -> int:
-    """Return the number of rows.  Raises `Wrong` where offsets, sizes or counts are impossible, and `OSError` as reading does."""
+    """Return the number of rows.  Raises `Wrong` where offsets, sizes or counts are impossible, and
+    `OSError` as reading does.
+    """
     with opened(path) as file:
         size = file.seek(0, 2)
         if size < 12:
@@ -60,7 +64,10 @@ def _pages(file: BinaryIO, metadata: dict[int, Any], end: int, limit: int) -> No
         raise Wrong("a column lies outside of the file")
     while offset < end_of_column:
         head, length = _head(file, offset)
-        packed, unpacked = _count(head, 3, "bytes of a page"), _count(head, 2, "unpacked bytes of a page")
+        packed, unpacked = (
+            _count(head, 3, "bytes of a page"),
+            _count(head, 2, "unpacked bytes of a page"),
+        )
         offset += length + packed
         if offset > end_of_column or unpacked > limit:
             raise Wrong("a page is larger than its column can be")
@@ -73,7 +80,11 @@ def _pages(file: BinaryIO, metadata: dict[int, Any], end: int, limit: int) -> No
                 raise Wrong("a dictionary of more values than bytes")
             continue
         values += count
-        if 8 in head and _count(kinds[0], 5, "bytes of levels") + _count(kinds[0], 6, "bytes of levels") > packed:
+        if (
+            8 in head
+            and _count(kinds[0], 5, "bytes of levels") + _count(kinds[0], 6, "bytes of levels")
+            > packed
+        ):
             raise Wrong("levels are longer than their page")
     if values != metadata[5]:
         raise Wrong("pages and their column disagree on the number of values")

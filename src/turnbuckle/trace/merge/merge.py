@@ -1,7 +1,9 @@
-"""Merging of several recordings of one run, one file per process or machine: processes kept apart, names listed once, one clock.
+"""Merging of several recordings of one run, one file per process or machine: processes kept apart,
+names listed once, one clock.
 
-Clocks are first taken as the files state them, then checked and corrected by the collectives that the recordings share
-(`turnbuckle.trace.merge.alignment`).  Where nothing can be checked, or the remaining error exceeds the bound, the merge is refused.
+Clocks are first taken as the files state them, then checked and corrected by the collectives that
+the recordings share (`turnbuckle.trace.merge.alignment`).  Where nothing can be checked, or the
+remaining error exceeds the bound, the merge is refused.
 """
 
 from __future__ import annotations
@@ -44,16 +46,24 @@ class Merged:
 
     trace: Trace
     clocks: Clocks  #: corrections of each recording's clock, and how well the clocks agree
-    rows: list[dict[str, Any]]  #: one row per recording: file, name, ranks, processes, and the figures of `clocks`
+    #: one row per recording: file, name, ranks, processes, and the figures of `clocks`
+    rows: list[dict[str, Any]]
 
 
-def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns: int = MAX_SKEW_NS, name: str = "merged") -> Merged:
+def merge(
+    traces: Sequence[Trace],
+    *,
+    clock: Clock = "collectives",
+    max_skew_ns: int = MAX_SKEW_NS,
+    name: str = "merged",
+) -> Merged:
     """Make one recording of several.
 
     Parameters
     ----------
     traces : the recordings, each with processes of its own.
-    clock : ``collectives``: correct clocks by the collectives that the recordings share; ``recorded``: take them as the files state them.
+    clock : ``collectives``: correct clocks by the collectives that the recordings share;
+        ``recorded``: take them as the files state them.
     max_skew_ns : largest remaining error of a clock [ns]; beyond it the merge is refused.
     name : name of the merged recording.
 
@@ -61,8 +71,8 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
     ------
     UsageError : A405 fewer than two recordings, or one twice, A407 a bound below 1 ns.
     ProfileError : P062 one of them is merged already.
-    CannotAnswer : A176 clocks that cannot be aligned within the bound, A177 no collectives that tie them together, A178 they are not of
-        one run, A179 they do not state their clocks.
+    CannotAnswer : A176 clocks that cannot be aligned within the bound, A177 no collectives that tie
+        them together, A178 they are not of one run, A179 they do not state their clocks.
     """
     if len(traces) < 2:
         raise error_of("A405.alone", found=f"{len(traces)} recording")
@@ -84,7 +94,9 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
     clock_of, first = _clock_of(parts)
     offsets = _offsets(parts, clock, first)
     stated = [part.facts.get("session_start_utc_ns") is not None for part in parts]
-    shared = [replace(group, file=clock_of[group.file]) for group in groups(lanes(parts, offsets, stated))]
+    shared = [
+        replace(group, file=clock_of[group.file]) for group in groups(lanes(parts, offsets, stated))
+    ]
     between = [group for group in shared if len(np.unique(group.file)) > 1]
     of_clocks = [stated[file] for file in dict.fromkeys(first)]
     clocks = align(between, len(of_clocks), stated=of_clocks, keep=clock == "recorded").of(clock_of)
@@ -100,18 +112,27 @@ def merge(traces: Sequence[Trace], *, clock: Clock = "collectives", max_skew_ns:
 
 
 def _distinct(traces: Sequence[Trace]) -> None:
-    """Raise A405 where two recordings hold the same rows: a copy of a file, or of its folder, would count as one more rank."""
+    """Raise A405 where two recordings hold the same rows: a copy of a file, or of its folder, would
+    count as one more rank.
+    """
     seen: dict[tuple[Any, ...], list[Trace]] = {}
     for trace in traces:
         tables = tuple(sorted(trace.has))
-        key = (trace.facts.get("session_start_utc_ns"), tables, *(trace.table(name).height for name in tables))
+        key = (
+            trace.facts.get("session_start_utc_ns"),
+            tables,
+            *(trace.table(name).height for name in tables),
+        )
         for other in seen.setdefault(key, []):
             if tables and all(trace.table(name).equals(other.table(name)) for name in tables):
-                raise error_of("A405.copy", found=f"{clipped(other.name)} and {clipped(trace.name)} hold the same rows")
+                raise error_of(
+                    "A405.copy",
+                    found=f"{clipped(other.name)} and {clipped(trace.name)} hold the same rows",
+                )
         seen[key].append(trace)
 
 
-# --- processes and ranks ----------------------------------------------------------------------------------------------
+# --- processes and ranks --------------------------------------------------------------------------
 
 
 def _processes(trace: Trace) -> list[int]:
@@ -120,12 +141,18 @@ def _processes(trace: Trace) -> list[int]:
         if "process" in frame.columns:
             processes |= set(frame["process"].drop_nulls().unique().to_list())
         if "thread" in frame.columns:
-            processes |= set(frame.select(process_of(pl.col("thread")).drop_nulls().unique()).to_series().to_list())
+            processes |= set(
+                frame.select(process_of(pl.col("thread")).drop_nulls().unique())
+                .to_series()
+                .to_list()
+            )
     return sorted(processes)
 
 
 def _apart(numbers: Sequence[Sequence[int]]) -> list[dict[int, int]]:
-    """Return, for each recording, the new id of each of its processes: its own, or the next free one where that is taken."""
+    """Return, for each recording, the new id of each of its processes: its own, or the next free
+    one where that is taken.
+    """
     taken: set[int] = set()
     recorded = {process for some in numbers for process in some}
     free = 1
@@ -144,19 +171,32 @@ def _apart(numbers: Sequence[Sequence[int]]) -> list[dict[int, int]]:
     return out
 
 
-def _ranks(traces: Sequence[Trace], numbers: Sequence[Sequence[int]]) -> tuple[list[dict[int, int]], int]:
-    """Return the rank of each busy process, by recording, and how many ranks no recording states: those follow the order of the files."""
+def _ranks(
+    traces: Sequence[Trace], numbers: Sequence[Sequence[int]]
+) -> tuple[list[dict[int, int]], int]:
+    """Return the rank of each busy process, by recording, and how many ranks no recording states:
+    those follow the order of the files.
+    """
     by_file: list[dict[int, int]] = []
     busy: list[list[int]] = []
     for trace, processes in zip(traces, numbers, strict=True):
-        by_mpi = {process_of(thread): rank for thread, rank in trace.mpi_ranks.select("thread", "rank").drop_nulls().iter_rows()}
+        by_mpi = {
+            process_of(thread): rank
+            for thread, rank in trace.mpi_ranks.select("thread", "rank").drop_nulls().iter_rows()
+        }
         work: Counter[int] = Counter()
         for table in _BUSY:
             frame = trace.table(table)
-            process = frame["process"] if "process" in frame.columns else process_of(frame["thread"])
+            process = (
+                frame["process"] if "process" in frame.columns else process_of(frame["thread"])
+            )
             work.update(dict(process.drop_nulls().value_counts().iter_rows()))
         if not by_mpi and trace.facts.get("rank") is not None and (work or processes):
-            by_mpi = {max(work, key=lambda p: (work[p], -p), default=processes[0] if processes else 0): int(trace.facts["rank"])}
+            by_mpi = {
+                max(
+                    work, key=lambda p: (work[p], -p), default=processes[0] if processes else 0
+                ): int(trace.facts["rank"])
+            }
         by_file.append(by_mpi)
         busy.append(sorted(work) if not by_mpi else [])
     taken = {rank for by_mpi in by_file for rank in by_mpi.values()}
@@ -173,16 +213,26 @@ def _ranks(traces: Sequence[Trace], numbers: Sequence[Sequence[int]]) -> tuple[l
 
 def _one_run(traces: Sequence[Trace], ranks: Sequence[Mapping[int, int]]) -> None:
     """Raise A178 where recordings state worlds of different sizes, or one rank twice."""
-    worlds = {trace.facts["world_size"]: trace.name for trace in traces if trace.facts.get("world_size") is not None}
+    worlds = {
+        trace.facts["world_size"]: trace.name
+        for trace in traces
+        if trace.facts.get("world_size") is not None
+    }
     if len(worlds) > 1:
-        sizes = "; ".join(f"{clipped(name)}: {size} ranks" for size, name in sorted(worlds.items())[:2])
+        sizes = "; ".join(
+            f"{clipped(name)}: {size} ranks" for size, name in sorted(worlds.items())[:2]
+        )
         raise _not_one_run(sizes, "each states how many ranks its run had")
     first: dict[int, int] = {}
     for file, by_process in enumerate(ranks):
         for rank in by_process.values():
             if rank in first:
-                where = " and ".join(dict.fromkeys(clipped(traces[f].name) for f in (first[rank], file)))
-                raise _not_one_run(f"rank {rank} twice: {where}", "a rank of a run is recorded once")
+                where = " and ".join(
+                    dict.fromkeys(clipped(traces[f].name) for f in (first[rank], file))
+                )
+                raise _not_one_run(
+                    f"rank {rank} twice: {where}", "a rank of a run is recorded once"
+                )
             first[rank] = file
 
 
@@ -190,27 +240,35 @@ def _not_one_run(evidence: str, cause: str) -> TurnbuckleError:
     return error_of("A178", found=evidence, cause=cause)
 
 
-# --- clocks -----------------------------------------------------------------------------------------------------------
+# --- clocks ---------------------------------------------------------------------------------------
 
 
 def _span(trace: Trace) -> tuple[int, int] | None:
-    """Return the first begin and the last end of a recording [ns]; None where it holds no rows with times."""
+    """Return the first begin and the last end of a recording [ns]; None where it holds no rows with
+    times.
+    """
     frames = [trace.table(name) for name in (*_BUSY, "ranges") if trace.table(name).height]
     if not frames:
         return None
     first = min(frame["start_ns"][0] for frame in frames)
-    last = max(frame.select(pl.max_horizontal("start_ns", "end_ns").max()).item() for frame in frames)
+    last = max(
+        frame.select(pl.max_horizontal("start_ns", "end_ns").max()).item() for frame in frames
+    )
     return int(first), int(last)
 
 
 def _clock_of(traces: Sequence[Trace]) -> tuple[Int, list[int]]:
-    """Return the number of each recording's clock, shape (recordings,), and the first recording that reads it.
+    """Return the number of each recording's clock, shape (recordings,), and the first recording
+    that reads it.
 
     Recordings of one start of one machine read one clock, which counts from that start.
     """
     begun: dict[Any, int] = {}
     keys = [
-        boot if (boot := trace.facts.get("boot")) and trace.facts.get("base_ns") is not None else file for file, trace in enumerate(traces)
+        boot
+        if (boot := trace.facts.get("boot")) and trace.facts.get("base_ns") is not None
+        else file
+        for file, trace in enumerate(traces)
     ]
     first = [begun.setdefault(key, file) for file, key in enumerate(keys)]
     number = {file: place for place, file in enumerate(dict.fromkeys(first))}
@@ -218,23 +276,36 @@ def _clock_of(traces: Sequence[Trace]) -> tuple[Int, list[int]]:
 
 
 def _offsets(traces: Sequence[Trace], clock: Clock, first: Sequence[int]) -> list[int]:
-    """Return the begin of each recording after the first one [ns], which puts all on one clock as the files state it.
+    """Return the begin of each recording after the first one [ns], which puts all on one clock as
+    the files state it.
 
-    The `first` recording that reads a clock states it for all that do: the time of day is looked at anew by each, and is a little off.
+    The `first` recording that reads a clock states it for all that do: the time of day is looked at
+    anew by each, and is a little off.
 
-    Raises A178 one recording begins after all before it ended (with ``collectives`` an hour after); A179 ``recorded`` without a stated
-    clock.
+    Raises A178 one recording begins after all before it ended (with ``collectives`` an hour after);
+    A179 ``recorded`` without a stated clock.
     """
     began = [trace.facts.get("session_start_utc_ns") for trace in traces]
-    stated = [utc for trace, utc in zip(traces, began, strict=True) if utc is not None and _span(trace) is not None]
+    stated = [
+        utc
+        for trace, utc in zip(traces, began, strict=True)
+        if utc is not None and _span(trace) is not None
+    ]
     if None in began and clock == "recorded":
         lacking = next(trace.name for trace, utc in zip(traces, began, strict=True) if utc is None)
         raise error_of("A179", where=clipped(lacking), found="no time of day")
     zero = min(stated, default=0)
-    offsets = [0 if utc is None or _span(trace) is None else utc - zero for trace, utc in zip(traces, began, strict=True)]
+    offsets = [
+        0 if utc is None or _span(trace) is None else utc - zero
+        for trace, utc in zip(traces, began, strict=True)
+    ]
     for file, other in enumerate(first):
         if other != file:
-            offsets[file] = offsets[other] + int(traces[file].facts["base_ns"]) - int(traces[other].facts["base_ns"])
+            offsets[file] = (
+                offsets[other]
+                + int(traces[file].facts["base_ns"])
+                - int(traces[other].facts["base_ns"])
+            )
     offsets = [offset - min(0, *offsets) for offset in offsets]
     spans = sorted(
         (offset + span[0], offset + span[1], trace.name)
@@ -245,7 +316,8 @@ def _offsets(traces: Sequence[Trace], clock: Clock, first: Sequence[int]) -> lis
     for start, end, name in spans:
         if until is not None and start - until > (_HOUR_NS if clock == "collectives" else 0):
             raise _not_one_run(
-                f"{clipped(name)} begins {_time(start - until)} after the one before it ended", "each states when it was made"
+                f"{clipped(name)} begins {_time(start - until)} after the one before it ended",
+                "each states when it was made",
             )
         until = end if until is None else max(until, end)
     return offsets
@@ -258,7 +330,10 @@ def _tied(traces: Sequence[Trace], clocks: Clocks) -> None:
         raise error_of(
             "A177",
             where=clipped(traces[0].name),
-            found=f"{len(loose)} of {len(traces)} recordings share none with it: {', '.join(clipped(name) for name in loose[:3])}",
+            found=(
+                f"{len(loose)} of {len(traces)} recordings share none with it: "
+                f"{', '.join(clipped(name) for name in loose[:3])}"
+            ),
         )
 
 
@@ -272,7 +347,10 @@ def _within(traces: Sequence[Trace], clocks: Clocks, max_skew_ns: int) -> None:
     if clocks.contradiction_ns > max_skew_ns:
         doubt = f"collectives contradict each other by {_time(clocks.contradiction_ns)}"
     else:
-        doubt = f"{clipped(traces[worst].name)}: its clock may be off by {_time(uncertain[worst])}, by what ends and bounds tell"
+        doubt = (
+            f"{clipped(traces[worst].name)}: its clock may be off by {_time(uncertain[worst])}, "
+            "by what ends and bounds tell"
+        )
     raise error_of("A176", found=f"{doubt}; allowed {_time(max_skew_ns)}", least=least)
 
 
@@ -291,35 +369,51 @@ def _time(value: float) -> str:
     return show(value * 1e-9, "s") if value < 2 * _DAY_NS else f"{value / _DAY_NS:,.0f} days"
 
 
-# --- tables -----------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 def _merged_names(traces: Sequence[Trace]) -> tuple[pl.Series, list[pl.Series]]:
-    """Return all texts once, and for each recording the new index of each of its texts, with the name of its file last."""
+    """Return all texts once, and for each recording the new index of each of its texts, with the
+    name of its file last.
+    """
     number: dict[str, int] = {}
     indices = []
     for trace in traces:
         texts = [*trace.names.to_list(), trace.name]
-        indices.append(pl.Series([number.setdefault(text, len(number)) for text in texts], dtype=pl.Int32))
+        indices.append(
+            pl.Series([number.setdefault(text, len(number)) for text in texts], dtype=pl.Int32)
+        )
     return pl.Series("name", list(number), dtype=pl.String), indices
 
 
 def _tables(
-    traces: Sequence[Trace], indices: Sequence[pl.Series], numbers: Sequence[Mapping[int, int]], offsets: Sequence[int], clocks: Clocks
+    traces: Sequence[Trace],
+    indices: Sequence[pl.Series],
+    numbers: Sequence[Mapping[int, int]],
+    offsets: Sequence[int],
+    clocks: Clocks,
 ) -> dict[str, pl.DataFrame]:
-    """Return all rows, with new numbers of processes and names and on one clock, in the order of their begins."""
+    """Return all rows, with new numbers of processes and names and on one clock, in the order of
+    their begins.
+    """
     out = {}
     for name in schema.tables("trace"):
         frames = []
         for file, trace in enumerate(traces):
             frame = trace.table(name)
             if frame.height:
-                frame = frame.with_columns(_on_one_clock(column, file, offsets, clocks) for column in frame.columns if column in _TIMES)
+                frame = frame.with_columns(
+                    _on_one_clock(column, file, offsets, clocks)
+                    for column in frame.columns
+                    if column in _TIMES
+                )
                 frames.append(_renamed(_renumbered(frame, numbers[file]), name, indices[file]))
         if not frames:
             continue
         whole = pl.concat(frames)
-        order = next((column for column in ("start_ns", "time_ns") if column in whole.columns), None)
+        order = next(
+            (column for column in ("start_ns", "time_ns") if column in whole.columns), None
+        )
         if order is not None:
             whole = whole.sort(order, maintain_order=True)
         elif name == "devices":
@@ -344,25 +438,44 @@ def _renumbered(frame: pl.DataFrame, number: Mapping[int, int]) -> pl.DataFrame:
     if "process" in frame.columns:
         frame = frame.with_columns(pl.col("process").replace(changed))
     if "thread" in frame.columns:
-        frame = frame.with_columns(thread=process_of(pl.col("thread")).replace(changed) | thread_number(pl.col("thread")))
+        frame = frame.with_columns(
+            thread=process_of(pl.col("thread")).replace(changed) | thread_number(pl.col("thread"))
+        )
     return frame
 
 
 def _renamed(frame: pl.DataFrame, table: str, index: pl.Series) -> pl.DataFrame:
     types = dtypes(table)
-    return frame.with_columns(index.gather(frame[c]).alias(c) for c in frame.columns if c in _NAMES and types[c] == pl.Int32)
+    return frame.with_columns(
+        index.gather(frame[c]).alias(c)
+        for c in frame.columns
+        if c in _NAMES and types[c] == pl.Int32
+    )
 
 
 _Maps = Sequence[Mapping[int, int]]
 
 
 def _processes_table(
-    numbers: Sequence[Sequence[int]], renumbered: _Maps, ranks: _Maps, indices: Sequence[pl.Series], offsets: Sequence[int], clocks: Clocks
+    numbers: Sequence[Sequence[int]],
+    renumbered: _Maps,
+    ranks: _Maps,
+    indices: Sequence[pl.Series],
+    offsets: Sequence[int],
+    clocks: Clocks,
 ) -> pl.DataFrame:
     rows = []
     for file, processes in enumerate(numbers):
-        about = {"file": file, "name": int(indices[file][-1]), "offset_ns": offsets[file], **_of_clock(clocks, file)}
-        rows += [{"process": renumbered[file][process], "rank": ranks[file].get(process), **about} for process in processes]
+        about = {
+            "file": file,
+            "name": int(indices[file][-1]),
+            "offset_ns": offsets[file],
+            **_of_clock(clocks, file),
+        }
+        rows += [
+            {"process": renumbered[file][process], "rank": ranks[file].get(process), **about}
+            for process in processes
+        ]
     types = dtypes("processes")
     return pl.DataFrame({c: [row[c] for row in rows] for c in types}, schema=types)
 
@@ -380,7 +493,7 @@ def _of_clock(clocks: Clocks, file: int) -> dict[str, Any]:
     }
 
 
-# --- facts, findings and rows -----------------------------------------------------------------------------------------
+# --- facts, findings and rows ---------------------------------------------------------------------
 
 
 def _facts(traces: Sequence[Trace], offsets: Sequence[int]) -> dict[str, Any]:
@@ -395,15 +508,26 @@ def _facts(traces: Sequence[Trace], offsets: Sequence[int]) -> dict[str, Any]:
     for trace in traces:
         counts.update(trace.facts.get("tables") or {})
         nodes |= trace.facts.get("node_of_rank") or {}
-    sources = [{"name": t.name, "format": str(t.facts.get("format") or ""), "sha256": str(t.facts.get("sha256") or "")} for t in traces]
+    sources = [
+        {
+            "name": t.name,
+            "format": str(t.facts.get("format") or ""),
+            "sha256": str(t.facts.get("sha256") or ""),
+        }
+        for t in traces
+    ]
     digests = "".join(f"{source['name']} {source['sha256']}\n" for source in sources)
     files = {str(trace.facts.get("sha256")): trace.facts.get("size_bytes") or 0 for trace in traces}
-    worlds = [trace.facts["world_size"] for trace in traces if trace.facts.get("world_size") is not None]
+    worlds = [
+        trace.facts["world_size"] for trace in traces if trace.facts.get("world_size") is not None
+    ]
     return {
         "format": common("format") or "turnbuckle",
         "schema_version": common("schema_version"),
         "product_version": common("product_version"),
-        "session_start_utc_ns": None if None in began else min(utc for utc in began if utc is not None),
+        "session_start_utc_ns": None
+        if None in began
+        else min(utc for utc in began if utc is not None),
         "analysis_duration_ns": None
         if None in lasts
         else max(o + last for o, last in zip(offsets, lasts, strict=True) if last is not None),
@@ -415,38 +539,70 @@ def _facts(traces: Sequence[Trace], offsets: Sequence[int]) -> dict[str, Any]:
         "sources": sources,
         **({"node_of_rank": nodes} if nodes else {}),
         **({"processor": processor} if (processor := common("processor")) else {}),
-        **({"record_shapes": True} if any(trace.facts.get("record_shapes") for trace in traces) else {}),
+        **(
+            {"record_shapes": True}
+            if any(trace.facts.get("record_shapes") for trace in traces)
+            else {}
+        ),
     }
 
 
 def _flaws(clocks: Clocks, clock: Clock, assigned: int) -> Iterable[Finding]:
     files = len(clocks.shift_ns)
     shared = clocks.skew_ns[clocks.collectives > 0, 1]
-    left = f"ends of collectives agree within {_time(shared.max())} in nine of ten" if shared.size else ""
+    left = (
+        f"ends of collectives agree within {_time(shared.max())} in nine of ten"
+        if shared.size
+        else ""
+    )
     if clock == "recorded":
         checked = int((clocks.collectives > 0).sum())
         doubt = f", and contradict them by {_time(clocks.early_ns)}" if clocks.early_ns else ""
-        yield finding("P187", files, f"collectives tie {checked} of {files} together{doubt}; {left}" if checked else "")
+        yield finding(
+            "P187",
+            files,
+            f"collectives tie {checked} of {files} together{doubt}; {left}" if checked else "",
+        )
     if moved := int((clocks.shift_ns != 0).sum()):
         yield finding("P188", moved, f"by up to {_time(abs(clocks.shift_ns).max())}; {left}")
     if assigned:
         yield finding("P189", assigned)
     if drifting := int((clocks.drift != 0).sum()):
-        yield finding("P190", drifting, f"by up to {abs(clocks.drift).max() * 1e6:.3g} parts in a million")
+        yield finding(
+            "P190", drifting, f"by up to {abs(clocks.drift).max() * 1e6:.3g} parts in a million"
+        )
 
 
 def _rows(
-    traces: Sequence[Trace], numbers: Sequence[Sequence[int]], ranks: Sequence[Mapping[int, int]], offsets: Sequence[int], clocks: Clocks
+    traces: Sequence[Trace],
+    numbers: Sequence[Sequence[int]],
+    ranks: Sequence[Mapping[int, int]],
+    offsets: Sequence[int],
+    clocks: Clocks,
 ) -> list[dict[str, Any]]:
     """Return one row per recording, as tables and JSON show it."""
     out = []
     for file, trace in enumerate(traces):
         checked = bool(clocks.collectives[file])
         quantiles = zip(QUANTILES, clocks.skew_ns[file], strict=True)
-        skew = {f"skew_p{q * 100:.0f}_ns": round(float(value)) if checked else None for q, value in quantiles}
+        skew = {
+            f"skew_p{q * 100:.0f}_ns": round(float(value)) if checked else None
+            for q, value in quantiles
+        }
         figures = _of_clock(clocks, file)
         figures.pop("skew_ns")
-        about = {"file": file, "name": trace.name, "format": trace.facts.get("format"), "sha256": trace.facts.get("sha256")}
-        members = {"ranks": sorted(ranks[file].values()), "processes": len(numbers[file]), "offset_ns": offsets[file]}
-        out.append(about | members | figures | skew | {"bounding_collectives": int(clocks.bounding[file])})
+        about = {
+            "file": file,
+            "name": trace.name,
+            "format": trace.facts.get("format"),
+            "sha256": trace.facts.get("sha256"),
+        }
+        members = {
+            "ranks": sorted(ranks[file].values()),
+            "processes": len(numbers[file]),
+            "offset_ns": offsets[file],
+        }
+        out.append(
+            about | members | figures | skew | {"bounding_collectives": int(clocks.bounding[file])}
+        )
     return out

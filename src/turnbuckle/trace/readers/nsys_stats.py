@@ -1,7 +1,9 @@
-"""Reader of the CSV that ``nsys stats`` writes: every kernel, copy and set (``cuda_gpu_trace``), and every call (``cuda_api_trace``).
+"""Reader of the CSV that ``nsys stats`` writes: every kernel, copy and set (``cuda_gpu_trace``),
+and every call (``cuda_api_trace``).
 
-A user names one of the two, and the reader also reads the other where it stands beside with the same prefix.  Without the calls the
-recording is of the device alone.  Sums (``cuda_gpu_kern_sum`` and others) have no time line and are refused.
+A user names one of the two, and the reader also reads the other where it stands beside with the
+same prefix.  Without the calls the recording is of the device alone.  Sums (``cuda_gpu_kern_sum``
+and others) have no time line and are refused.
 """
 
 from __future__ import annotations
@@ -33,12 +35,31 @@ _PAIRS: Final = (("cuda_gpu_trace", "cuda_api_trace"), ("gputrace", "cudaapitrac
 #: Lines of progress that `nsys stats` prints before the heading where its output was caught.
 _MOST_BEFORE: Final = 64
 _UNIT: Final = re.compile(r"(.+?) ?\(([\w/]+)\)")
-_NS: Final = {"ns": 1, "nsec": 1, "us": 1e3, "usec": 1e3, "ms": 1e6, "msec": 1e6, "s": 1e9, "sec": 1e9}
-_BYTES: Final = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
+_NS: Final = {
+    "ns": 1,
+    "nsec": 1,
+    "us": 1e3,
+    "usec": 1e3,
+    "ms": 1e6,
+    "msec": 1e6,
+    "s": 1e9,
+    "sec": 1e9,
+}
+_BYTES: Final = {
+    "b": 1.0,
+    "kb": 1e3,
+    "mb": 1e6,
+    "gb": 1e9,
+    "kib": 2.0**10,
+    "mib": 2.0**20,
+    "gib": 2.0**30,
+}
 #: Largest believable number.
 _MOST: Final = 2.0**53
 #: Directions by the words of a copy's name.
-_ENDS: Final = re.compile(r"\[CUDA memcpy (Unified )?(?:(\w)to(\w)|(\w)\w*-to-(\w)\w*)\]", re.IGNORECASE)
+_ENDS: Final = re.compile(
+    r"\[CUDA memcpy (Unified )?(?:(\w)to(\w)|(\w)\w*-to-(\w)\w*)\]", re.IGNORECASE
+)
 _DIRECTION: Final = {"hd": "h2d", "ha": "h2d", "dh": "d2h", "ah": "d2h", "hh": "h2h", "pp": "p2p"}
 _DIRECTIONS: Final = words("directions")
 _MEMORIES: Final = words("memories")
@@ -54,15 +75,25 @@ def sniff(head: bytes, path: Path) -> bool:
     return any(_sort(heading(line)) for line in lines[:_MOST_BEFORE])
 
 
-def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Read a trace of the device, and the calls beside it.  Raises P085 for other tables, P086 where no row can be read."""
+def read(
+    path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
+    """Read a trace of the device, and the calls beside it.  Raises P085 for other tables, P086
+    where no row can be read.
+    """
     del threads
     table = _Table(path, progress)
     if table.sort not in ("gpu", "api"):
         sums = table.sort == "summary"
-        raise error_of("P085.summary" if sums else "P085.other", where=str(path), found=clipped(", ".join(table.columns), 120))
+        raise error_of(
+            "P085.summary" if sums else "P085.other",
+            where=str(path),
+            found=clipped(", ".join(table.columns), 120),
+        )
     beside = _sibling(path)
-    tables = {each.sort: each for each in (table, *([] if beside is None else [_Table(beside, None)]))}
+    tables = {
+        each.sort: each for each in (table, *([] if beside is None else [_Table(beside, None)]))
+    }
     if "gpu" not in tables:
         raise error_of("P085.api", where=str(path), found="calls without kernels")
     rows = _Rows()
@@ -71,13 +102,27 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     # several processes have one number of a call each
     process = processes.pop() if len(processes) == 1 else None if processes else id_of(1)
     rows.on_device(tables["gpu"], process)
-    frames = {name: _frame(name, found) for name, found in {**rows.found, "api": calls}.items() if found}
+    frames = {
+        name: _frame(name, found) for name, found in {**rows.found, "api": calls}.items() if found
+    }
     if not {"kernels", "copies", "memsets"} & set(frames):
-        raise error_of("P086", where=str(path), found=f"{rows.broken:,} rows, none with a begin and a duration")
+        raise error_of(
+            "P086", where=str(path), found=f"{rows.broken:,} rows, none with a begin and a duration"
+        )
     counts = {name: frame.height for name, frame in frames.items()}
     digest, size = tables[table.sort].text.digest, table.text.size_bytes
-    facts: dict[str, Any] = {"format": "nsys_stats", "schema_version": None, "product_version": "Nsight Systems", "tables": counts}
-    facts |= {"session_start_utc_ns": None, "analysis_duration_ns": None, "size_bytes": size, "sha256": digest}
+    facts: dict[str, Any] = {
+        "format": "nsys_stats",
+        "schema_version": None,
+        "product_version": "Nsight Systems",
+        "tables": counts,
+    }
+    facts |= {
+        "session_start_utc_ns": None,
+        "analysis_duration_ns": None,
+        "size_bytes": size,
+        "sha256": digest,
+    }
     findings = [finding("P162", rows.broken)] if rows.broken else []
     if rows.rounded:
         findings.append(finding("P260", rows.rounded))
@@ -95,7 +140,9 @@ def _plain(column: str) -> tuple[str, str]:
 
 
 def _sort(columns: list[str]) -> str:
-    """Return which table of `nsys stats` has these columns: ``gpu``, ``api``, ``summary``, ``other``; empty for no table of its."""
+    """Return which table of `nsys stats` has these columns: ``gpu``, ``api``, ``summary``,
+    ``other``; empty for no table of its.
+    """
     names = {_plain(column)[0] for column in columns}
     if names >= _GPU:
         return "gpu"
@@ -122,7 +169,9 @@ class _Table:
     def __init__(self, path: Path, progress: Callable[[float], object] | None) -> None:
         self.text = Text(path, progress)
         self._lines = iter(self.text)
-        first = ((columns, _sort(columns)) for columns in map(heading, islice(self._lines, _MOST_BEFORE)))
+        first = (
+            (columns, _sort(columns)) for columns in map(heading, islice(self._lines, _MOST_BEFORE))
+        )
         self.columns, self.sort = next((each for each in first if each[1]), ([], ""))
         plain = [_plain(column) for column in self.columns]
         self._names = [name for name, _ in plain]
@@ -149,13 +198,20 @@ class _Rows:
 
     def __init__(self) -> None:
         self.names = Names()
-        self.found: dict[str, list[dict[str, Any]]] = {"kernels": [], "copies": [], "memsets": [], "devices": []}
+        self.found: dict[str, list[dict[str, Any]]] = {
+            "kernels": [],
+            "copies": [],
+            "memsets": [],
+            "devices": [],
+        }
         self.broken = self.rounded = 0
 
     def calls(self, table: _Table) -> Iterator[dict[str, Any]]:
         """Yield the calls of the host."""
         for row, times in self._timed(table):
-            thread = id_of((_whole(row, "pid") or 1) % MOST_THREADS, (_whole(row, "tid") or 0) % MOST_THREADS)
+            thread = id_of(
+                (_whole(row, "pid") or 1) % MOST_THREADS, (_whole(row, "tid") or 0) % MOST_THREADS
+            )
             name = row["name"]
             yield times | {
                 "process": id_of((_whole(row, "pid") or 1) % MOST_THREADS),
@@ -178,29 +234,53 @@ class _Rows:
             at = times | {"process": process, "device": device} | place
             name = row["name"]
             if name.startswith("[CUDA memcpy"):
-                ends = {"source_memory": _memory(row.get("srcmemkd")), "target_memory": _memory(row.get("dstmemkd"))}
+                ends = {
+                    "source_memory": _memory(row.get("srcmemkd")),
+                    "target_memory": _memory(row.get("dstmemkd")),
+                }
                 size = self._size(row, table, times["end_ns"] - times["start_ns"])
-                self.found["copies"].append(at | ends | {"size_bytes": size, "direction": _direction(name)})
+                self.found["copies"].append(
+                    at | ends | {"size_bytes": size, "direction": _direction(name)}
+                )
             elif name.startswith("[CUDA mem"):
                 size = self._size(row, table, times["end_ns"] - times["start_ns"])
-                self.found["memsets"].append(at | {"size_bytes": size, "memory": _memory(row.get("srcmemkd") or row.get("dstmemkd"))})
+                self.found["memsets"].append(
+                    at
+                    | {
+                        "size_bytes": size,
+                        "memory": _memory(row.get("srcmemkd") or row.get("dstmemkd")),
+                    }
+                )
             else:
                 self.found["kernels"].append(at | {"name": self.names(name)} | _shape(row, table))
-        self.found["devices"] = [{"device": number, "name": name or None} for number, name in sorted(devices.items())]
+        self.found["devices"] = [
+            {"device": number, "name": name or None} for number, name in sorted(devices.items())
+        ]
 
     def _timed(self, table: _Table) -> Iterator[tuple[_Row, dict[str, int]]]:
         """Yield the rows with begin and end [ns], and count the others."""
-        start_unit, lasts_unit = (_NS.get(table.units[column], 1) for column in ("start", "duration"))
+        start_unit, lasts_unit = (
+            _NS.get(table.units[column], 1) for column in ("start", "duration")
+        )
         for row in table.rows():
-            start, lasts = (None, None) if row is None else (_decimal(row, "start"), _decimal(row, "duration"))
-            if row is None or start is None or lasts is None or max(start * start_unit, lasts * lasts_unit) > _MOST:
+            start, lasts = (
+                (None, None) if row is None else (_decimal(row, "start"), _decimal(row, "duration"))
+            )
+            if (
+                row is None
+                or start is None
+                or lasts is None
+                or max(start * start_unit, lasts * lasts_unit) > _MOST
+            ):
                 self.broken += 1
                 continue
             begin = round(start * start_unit)
             yield row, {"start_ns": begin, "end_ns": begin + round(lasts * lasts_unit)}
 
     def _size(self, row: _Row, table: _Table, lasts_ns: int) -> int | None:
-        """Return the bytes of a copy or set, from its size or from rate and time, whichever the text rounds less; None for none."""
+        """Return the bytes of a copy or set, from its size or from rate and time, whichever the
+        text rounds less; None for none.
+        """
         sizes = []
         stated = _rounded(row, "bytes", _BYTES.get(table.units.get("bytes", ""), 1.0))
         if stated is not None:
@@ -261,13 +341,20 @@ def _direction(name: str) -> int:
         return 0
     ends = (match[2] or match[4]).lower() + (match[3] or match[5]).lower()
     word = _DIRECTION.get(ends, "d2d" if set(ends) <= set("da") else "unknown")
-    return _DIRECTIONS.index(f"migration_{word}" if match[1] and f"migration_{word}" in _DIRECTIONS else word)
+    return _DIRECTIONS.index(
+        f"migration_{word}" if match[1] and f"migration_{word}" in _DIRECTIONS else word
+    )
 
 
 def _shape(row: _Row, table: _Table) -> dict[str, int | None]:
     """Return blocks, threads a block, registers a thread and shared memory a block [B]."""
-    blocks, threads = (_product(_whole(row, f"{side}{axis}") for axis in "xyz") for side in ("grd", "blk"))
-    shared = [_rounded(row, column, _BYTES.get(table.units.get(column, ""), 1.0)) for column in ("stcsmem", "dymsmem")]
+    blocks, threads = (
+        _product(_whole(row, f"{side}{axis}") for axis in "xyz") for side in ("grd", "blk")
+    )
+    shared = [
+        _rounded(row, column, _BYTES.get(table.units.get(column, ""), 1.0))
+        for column in ("stcsmem", "dymsmem")
+    ]
     known = [size[0] for size in shared if size is not None]
     return {
         "blocks": blocks,

@@ -1,12 +1,15 @@
-"""Readers of Nsight Systems reports in other forms than SQLite: folders with a file for each table, and reports that ``nsys`` exports.
+"""Readers of Nsight Systems reports in other forms than SQLite: folders with a file for each table,
+and reports that ``nsys`` exports.
 
     nsys export --type parquetdir REPORT.nsys-rep    REPORT_pqtdir/TABLE.parquet
     nsys export --type arrowdir REPORT.nsys-rep      REPORT_arwdir/TABLE.arrow
     REPORT.nsys-rep, with nsys on the path           exported to SQLite by nsys
 
-Tables and columns are those of the SQLite export.  So a folder is written to a SQLite file in a private folder, which is gone after the
-read, and read as any export (`nsys`).  Anybody may write such a folder: files are checked before Polars reads them, names of tables and
-columns are words, columns hold numbers and texts only, and the process environment of the recorded program is left out.
+Tables and columns are those of the SQLite export.  So a folder is written to a SQLite file in a
+private folder, which is gone after the read, and read as any export (`nsys`).  Anybody may write
+such a folder: files are checked before Polars reads them, names of tables and columns are words,
+columns hold numbers and texts only, and the process environment of the recorded program is left
+out.
 
 Errors:
 
@@ -43,13 +46,20 @@ from turnbuckle.trace.trace import Trace
 
 CACHED: Final = False
 #: Names of tables of which one is in every export with work of a GPU or host calls.
-_KEYS: Final = ("StringIds", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "MPI_P2P_EVENTS")
+_KEYS: Final = (
+    "StringIds",
+    "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "CUPTI_ACTIVITY_KIND_KERNEL",
+    "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "MPI_P2P_EVENTS",
+)
 _ENDS: Final = (".parquet", ".arrow")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 #: Tables that are never read: the environment of the recorded program, and samples of its stacks.
 _LEFT_OUT: Final = ("TARGET_INFO_SYSTEM_ENV", "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS")
 _MOST_TABLES, _MOST_COLUMNS = 1000, 200
-#: Largest size of all tables in memory [B]: this, or this many times the size of the files if that is more.
+#: Largest size of all tables in memory [B]: this, or this many times the size of the files if that
+#: is more.
 _FREE, _GROWTH = 256 << 20, 64
 _ARROW: Final = b"ARROW1"
 _ROWS_AT_ONCE: Final = 50_000
@@ -65,7 +75,9 @@ _REPORTS: Final = (".nsys-rep", ".qdrep")
 def sniff(head: bytes, path: Path) -> bool:
     """Return whether the path is a folder of tables; `head` is not used."""
     try:
-        return path.is_dir() and any((path / f"{name}{end}").is_file() for name in _KEYS for end in _ENDS)
+        return path.is_dir() and any(
+            (path / f"{name}{end}").is_file() for name in _KEYS for end in _ENDS
+        )
     except (OSError, ValueError):
         return False
 
@@ -75,7 +87,9 @@ def exporter(path: Path) -> str | None:
     return shutil.which("nsys") if path.suffix.lower() in _REPORTS else None
 
 
-def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
+def read(
+    path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
     """Read a folder of tables.  Raises P072, P073, and as `nsys.read`."""
     files = _files(path)
     digest, held = _digest(files)
@@ -87,15 +101,26 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
                 frame = _table(file)
                 total += int(frame.estimated_size())
                 if total > most:
-                    raise error_of("P073", where=str(path), found=f"{total} bytes of rows in files of {held} bytes", most=most)
+                    raise error_of(
+                        "P073",
+                        where=str(path),
+                        found=f"{total} bytes of rows in files of {held} bytes",
+                        most=most,
+                    )
                 _insert(database, name, frame, file)
             database.commit()
         trace = nsys.read(place, threads=threads, progress=progress)
-    return replace(trace, name=path.name, facts={**trace.facts, "sha256": digest, "size_bytes": held})
+    return replace(
+        trace, name=path.name, facts={**trace.facts, "sha256": digest, "size_bytes": held}
+    )
 
 
-def read_report(path: Path, program: str, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Let nsys export a report to SQLite, and read that.  Raises P074, and as `nsys.read`, of the report."""
+def read_report(
+    path: Path, program: str, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
+    """Let nsys export a report to SQLite, and read that.  Raises P074, and as `nsys.read`, of the
+    report.
+    """
     digest, held = _digest({"report": path})
     with tempfile.TemporaryDirectory(prefix="turnbuckle-") as folder:
         place = Path(folder) / f"{path.stem}.sqlite"
@@ -103,7 +128,9 @@ def read_report(path: Path, program: str, *, threads: int = 0, progress: Callabl
         try:
             code, lines = _exported(words)
         except OSError as error:
-            raise error_of("P074", where=str(path), found=type(error).__name__, name=path.name) from error
+            raise error_of(
+                "P074", where=str(path), found=type(error).__name__, name=path.name
+            ) from error
         if code or not place.is_file():
             outcome = f"exit {code}" + (f": {clipped(lines[-1], 120)}" if lines else "")
             raise error_of("P074", where=str(path), found=outcome, name=path.name)
@@ -112,16 +139,27 @@ def read_report(path: Path, program: str, *, threads: int = 0, progress: Callabl
         except ProfileError as error:
             # the export is gone when this is read
             if error.code in _NO_DATABASE:
-                raise error_of("P074", where=str(path), found=f"an export that is none: {error.what}", name=path.name) from error
+                raise error_of(
+                    "P074",
+                    where=str(path),
+                    found=f"an export that is none: {error.what}",
+                    name=path.name,
+                ) from error
             error.where = str(path)
             raise
-    return replace(trace, name=path.name, facts={**trace.facts, "sha256": digest, "size_bytes": held})
+    return replace(
+        trace, name=path.name, facts={**trace.facts, "sha256": digest, "size_bytes": held}
+    )
 
 
 def _exported(words: list[str]) -> tuple[int | str, list[str]]:
-    """Run nsys -> its exit code, or that it did not end, and the last lines that it prints, however much that is."""
+    """Run nsys -> its exit code, or that it did not end, and the last lines that it prints, however
+    much that is.
+    """
     last = b""
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as running:
         ended = threading.Timer(_PATIENCE, running.kill)
         ended.start()
         try:
@@ -142,7 +180,11 @@ def _files(folder: Path) -> dict[str, Path]:
     for file in sorted(folder.iterdir()):
         if file.suffix in _ENDS and file.is_file() and file.stem not in _LEFT_OUT:
             if not _NAME.fullmatch(file.stem) or len(out) >= _MOST_TABLES:
-                raise error_of("P072", where=clipped(file.name, 120), found="a name that no table of an export has")
+                raise error_of(
+                    "P072",
+                    where=clipped(file.name, 120),
+                    found="a name that no table of an export has",
+                )
             out[file.stem] = file
     return out
 
@@ -168,7 +210,12 @@ def _table(file: Path) -> pl.DataFrame:
         with opened(file) as stream:
             return quietly(lambda: read_arrow(stream))
     except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
-        text = clipped(str(error).splitlines()[0].replace(str(file), file.name) if str(error) else type(error).__name__, 120)
+        text = clipped(
+            str(error).splitlines()[0].replace(str(file), file.name)
+            if str(error)
+            else type(error).__name__,
+            120,
+        )
         raise error_of("P072", where=file.name, found=text) from error
 
 
@@ -184,9 +231,20 @@ def _insert(database: sqlite3.Connection, name: str, frame: pl.DataFrame, file: 
         if not kinds[-1]:
             raise error_of("P072", where=file.name, found=f"a column of {clipped(str(kind), 60)}")
     # beyond 63 bits a number is none that SQLite holds: it wraps, as nsys writes ids of its own
-    wide = [pl.col(c).reinterpret(signed=True) for c, kind in frame.schema.items() if kind == pl.UInt64]
-    plain = frame.with_columns(*wide, *(pl.col(c).cast(pl.String) for c, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)))
-    listed = ", ".join(f'"{column}" {kind}' for column, kind in zip(frame.columns, kinds, strict=True))
+    wide = [
+        pl.col(c).reinterpret(signed=True) for c, kind in frame.schema.items() if kind == pl.UInt64
+    ]
+    plain = frame.with_columns(
+        *wide,
+        *(
+            pl.col(c).cast(pl.String)
+            for c, kind in frame.schema.items()
+            if kind in (pl.Categorical, pl.Enum)
+        ),
+    )
+    listed = ", ".join(
+        f'"{column}" {kind}' for column, kind in zip(frame.columns, kinds, strict=True)
+    )
     database.execute(f'CREATE TABLE "{name}" ({listed})')
     marks = ", ".join("?" * len(frame.columns))
     database.executemany(f'INSERT INTO "{name}" VALUES ({marks})', _rows(plain))

@@ -20,11 +20,17 @@ PARTS = (".def", ".evt")
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Return whether the file is part of an archive; parts are accepted so that the error can name the file to give."""
-    return head.startswith(HEADS) and (head[2:].startswith(MAGIC) or path.suffix.lower() in (".otf2", *PARTS))
+    """Return whether the file is part of an archive; parts are accepted so that the error can name
+    the file to give.
+    """
+    return head.startswith(HEADS) and (
+        head[2:].startswith(MAGIC) or path.suffix.lower() in (".otf2", *PARTS)
+    )
 
 
-def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
+def read(
+    path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
     """Read an archive; `path` is its anchor file.  Raises `ProfileError` (P007, P015 to P019)."""
     if path.suffix.lower() in PARTS:
         raise _part(path)
@@ -37,5 +43,7 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
 
 def _part(path: Path) -> TurnbuckleError:
     beside = [path.with_suffix(".otf2"), path.parent.with_suffix(".otf2")]
-    anchor = next((place.name for place in beside if place.is_file()), "the file that ends in .otf2")
+    anchor = next(
+        (place.name for place in beside if place.is_file()), "the file that ends in .otf2"
+    )
     return error_of("P019", where=str(path), found=f"a {path.suffix} file", anchor=anchor)

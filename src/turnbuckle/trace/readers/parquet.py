@@ -1,13 +1,15 @@
-"""Reader of Turnbuckle's own trace: the folder that `Trace.to_parquet` writes, recognised by the ``trace.json`` inside.
+"""Reader of Turnbuckle's own trace: the folder that `Trace.to_parquet` writes, recognised by the
+``trace.json`` inside.
 
     run.turnbuckle/trace.json        facts, findings, rows of each table
                    names.parquet     all texts, one column ``name``
                    kernels.parquet   one file per table of ``schema/trace.csv`` that holds rows
 
-Anybody may write such a folder, so everything in it is checked.  Tables must have the vocabulary's columns and types (older traces lack
-the latest columns), and as many rows as ``trace.json`` says.  Indices must lie inside their lists, and starts in order.  Facts and findings
-must be registered ones.  Rows with impossible times are left to `turnbuckle.trace.bounds.sound`, which counts them as it does in every
-recording.
+Anybody may write such a folder, so everything in it is checked.  Tables must have the vocabulary's
+columns and types (older traces lack the latest columns), and as many rows as ``trace.json`` says.
+Indices must lie inside their lists, and starts in order.  Facts and findings must be registered
+ones.  Rows with impossible times are left to `turnbuckle.trace.bounds.sound`, which counts them as
+it does in every recording.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ ABOUT: Final = "trace.json"
 
 _NAMES: Final = "names"
 _LARGEST_ABOUT: Final = 32 << 20
-#: Largest size of the tables in memory [B]: this, or this many times the size of their files if that is more.
+#: Largest size of the tables in memory [B]: this, or this many times the size of their files if
+#: that is more.
 _FREE: Final = 256 << 20
 _GROWTH: Final = 256
 #: Size of a value in memory [B]; of a text, besides its letters.
@@ -57,12 +60,31 @@ _SOURCES: Final = "recordings, each with name, format and SHA-256"
 _PLAIN: Final = "numbers and texts by name"
 #: Facts that a trace may state, and the type of each.
 FACTS: Final[dict[str, str]] = (
-    dict.fromkeys(("format", "schema_version", "product_version", "sha256", "container", "boot", "processor"), _TEXT)
+    dict.fromkeys(
+        ("format", "schema_version", "product_version", "sha256", "container", "boot", "processor"),
+        _TEXT,
+    )
     | dict.fromkeys(
-        ("size_bytes", "session_start_utc_ns", "analysis_duration_ns", "base_ns", "rank", "world_size", "copied_before_bytes"), _INT
+        (
+            "size_bytes",
+            "session_start_utc_ns",
+            "analysis_duration_ns",
+            "base_ns",
+            "rank",
+            "world_size",
+            "copied_before_bytes",
+        ),
+        _INT,
     )
     | dict.fromkeys(("tables", "node_of_rank", "recorder", "slack", "link"), _COUNTS)
-    | {"recorded": _LIST, "files": _LIST, "recording": _PLAIN, "part": _PLAIN, "sources": _SOURCES, "record_shapes": _FLAG}
+    | {
+        "recorded": _LIST,
+        "files": _LIST,
+        "recording": _PLAIN,
+        "part": _PLAIN,
+        "sources": _SOURCES,
+        "record_shapes": _FLAG,
+    }
 )
 _HELD: Final = {"sources": {"name", "format", "sha256"}}
 
@@ -75,15 +97,19 @@ def sniff(head: bytes, path: Path) -> bool:
         return False
 
 
-def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
+def read(
+    path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
     """Read and check a folder.
 
-    Raises P010 no permission; P014 ``trace.json`` is no trace's, or of another layout; P057 a table that is missing, cannot be read, or has
-    other columns, types or rows than it should; P058 impossible values; P059 rows or texts beyond what files of that size hold; P060 a file
-    of it is a link out of the folder, or no ordinary file; P061 unknown facts or findings.
+    Raises P010 no permission; P014 ``trace.json`` is no trace's, or of another layout; P057 a table
+    that is missing, cannot be read, or has other columns, types or rows than it should; P058
+    impossible values; P059 rows or texts beyond what files of that size hold; P060 a file of it is
+    a link out of the folder, or no ordinary file; P061 unknown facts or findings.
 
-    Tables, names and findings are those that were written.  The trace has the folder's name, and its facts ``sha256`` (over names and
-    SHA-256 of the files read) and ``size_bytes`` are the folder's.  The fact ``recording`` keeps those of the original recording.
+    Tables, names and findings are those that were written.  The trace has the folder's name, and
+    its facts ``sha256`` (over names and SHA-256 of the files read) and ``size_bytes`` are the
+    folder's.  The fact ``recording`` keeps those of the original recording.
     """
     try:
         return _read(path, progress)
@@ -109,14 +135,18 @@ def _read(path: Path, progress: Callable[[float], object] | None) -> Trace:
             progress(done / total)
     facts = dict(about["facts"])
     if facts.get("sha256") is not None:
-        original = {"name": about["name"], "sha256": facts["sha256"], "size_bytes": facts.get("size_bytes")}
+        original = {
+            "name": about["name"],
+            "sha256": facts["sha256"],
+            "size_bytes": facts.get("size_bytes"),
+        }
         facts["recording"] = facts.get("recording") or original
     facts["sha256"] = _digest([path / ABOUT, *files.values()])
     facts["size_bytes"] = sum(sizes.values()) + (path / ABOUT).stat().st_size
     return Trace(tables, names, facts, about["findings"], path.resolve().name)
 
 
-# --- trace.json -------------------------------------------------------------------------------------------------------
+# --- trace.json -----------------------------------------------------------------------------------
 
 
 def _about(path: Path) -> dict[str, Any]:
@@ -132,7 +162,9 @@ def _about(path: Path) -> dict[str, Any]:
         raise _no_trace(path, f"{ABOUT}: {clipped(str(error), 120)}") from None
     except PermissionError:
         raise _forbidden(place) from None
-    if not isinstance(about, dict) or not {"layout", "name", "facts", "findings", "tables"} <= set(about):
+    if not isinstance(about, dict) or not {"layout", "name", "facts", "findings", "tables"} <= set(
+        about
+    ):
         raise _no_trace(path, f"{ABOUT} lacks layout, name, facts, findings or tables")
     if about["layout"] != LAYOUT or isinstance(about["layout"], bool):
         raise _no_trace(path, f"layout {clipped(str(about['layout']))}, not {LAYOUT}")
@@ -142,7 +174,9 @@ def _about(path: Path) -> dict[str, Any]:
     if not isinstance(rows, dict) or not all(_whole(n) for n in rows.values()):
         raise _no_trace(path, "tables does not say how many rows each has")
     if unknown := sorted(set(rows) - set(schema.tables("trace"))):
-        raise _wrong_table(path / ABOUT, f"table {clipped(unknown[0])!r}", "the vocabulary has no such table")
+        raise _wrong_table(
+            path / ABOUT, f"table {clipped(unknown[0])!r}", "the vocabulary has no such table"
+        )
     about["facts"] = _facts(place, about["facts"])
     about["findings"] = _findings(place, about["findings"])
     return about
@@ -154,9 +188,13 @@ def _facts(place: Path, facts: Any) -> dict[str, Any]:
     for name, value in facts.items():
         kind = FACTS.get(name)
         if kind is None:
-            raise _unknown(place, f"fact {clipped(name)!r}", f"facts that are read: {', '.join(FACTS)}")
+            raise _unknown(
+                place, f"fact {clipped(name)!r}", f"facts that are read: {', '.join(FACTS)}"
+            )
         if not (value is None or _is(kind, name, value)):
-            raise _unknown(place, f"fact {name} is {clipped(json.dumps(value))}", f"{name} is {kind}, or null")
+            raise _unknown(
+                place, f"fact {name} is {clipped(json.dumps(value))}", f"{name} is {kind}, or null"
+            )
     return {"tables": {}, **facts} if facts.get("tables") is None else facts
 
 
@@ -172,9 +210,14 @@ def _is(kind: str, name: str, value: Any) -> bool:
         return isinstance(value, list) and all(map(_text, value))
     if kind in (_COUNTS, _PLAIN):
         valid = _plain if kind == _PLAIN else lambda n: _whole(n, -_MOST)
-        return isinstance(value, dict) and all(len(key) <= _LONGEST and valid(n) for key, n in value.items())
+        return isinstance(value, dict) and all(
+            len(key) <= _LONGEST and valid(n) for key, n in value.items()
+        )
     keys = _HELD[name]
-    return isinstance(value, list) and all(isinstance(row, dict) and set(row) == keys and all(map(_text, row.values())) for row in value)
+    return isinstance(value, list) and all(
+        isinstance(row, dict) and set(row) == keys and all(map(_text, row.values()))
+        for row in value
+    )
 
 
 def _text(value: Any) -> bool:
@@ -193,12 +236,26 @@ def _plain(value: Any) -> bool:
 def _findings(place: Path, rows: Any) -> list[Finding]:
     out = []
     for row in rows if isinstance(rows, list) else [None]:
-        if not isinstance(row, list) or len(row) != 3 or not isinstance(row[0], str) or not _whole(row[1]) or not isinstance(row[2], str):
-            raise _unknown(place, f"finding {clipped(json.dumps(row))}", "a finding is [code, count, detail]")
+        if (
+            not isinstance(row, list)
+            or len(row) != 3
+            or not isinstance(row[0], str)
+            or not _whole(row[1])
+            or not isinstance(row[2], str)
+        ):
+            raise _unknown(
+                place, f"finding {clipped(json.dumps(row))}", "a finding is [code, count, detail]"
+            )
         if row[0] not in register():
-            raise _unknown(place, f"finding {clipped(row[0])!r}", "the findings' register has no such code")
+            raise _unknown(
+                place, f"finding {clipped(row[0])!r}", "the findings' register has no such code"
+            )
         if len(row[2]) > _DETAIL or not row[2].isprintable():
-            raise _unknown(place, f"detail of {row[0]}: {clipped(row[2])}", f"a detail is one printable line of at most {_DETAIL} letters")
+            raise _unknown(
+                place,
+                f"detail of {row[0]}: {clipped(row[2])}",
+                f"a detail is one printable line of at most {_DETAIL} letters",
+            )
         out.append(finding(*row))
     return out
 
@@ -207,11 +264,13 @@ def _whole(value: Any, least: int = 0) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST
 
 
-# --- files and tables -------------------------------------------------------------------------------------------------
+# --- files and tables -----------------------------------------------------------------------------
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """Return the path of a file of the folder.  Raises P057 where it is missing, P060 where it is not a file inside the folder."""
+    """Return the path of a file of the folder.  Raises P057 where it is missing, P060 where it is
+    not a file inside the folder.
+    """
     place = folder / name
     try:
         real = place.resolve(strict=True)
@@ -224,38 +283,64 @@ def _inside(folder: Path, name: str) -> Path:
     except PermissionError:
         raise _forbidden(place) from None
     except (OSError, RuntimeError) as error:
-        raise _wrong_table(place, "no such file" if isinstance(error, FileNotFoundError) else clipped(str(error), 120)) from error
+        raise _wrong_table(
+            place,
+            "no such file" if isinstance(error, FileNotFoundError) else clipped(str(error), 120),
+        ) from error
     return real
 
 
 def _polars(place: Path, work: Callable[[], Any]) -> Any:
-    """Return the result of `work` on a Parquet file.  Raises P057 for every error that a broken file causes."""
+    """Return the result of `work` on a Parquet file.  Raises P057 for every error that a broken
+    file causes.
+    """
     try:
         return quietly(work)
     except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
         kind = "" if isinstance(error, Wrong) else f"{type(error).__name__}: "
         text = f"{kind}{error}".splitlines()[0].replace(str(place), place.name)
-        raise _wrong_table(place, clipped(text, 120), "it is damaged, or no Parquet file") from error
+        raise _wrong_table(
+            place, clipped(text, 120), "it is damaged, or no Parquet file"
+        ) from error
 
 
 def _measured(folder: Path, files: dict[str, Path], rows: dict[str, int], allowed: int) -> None:
-    """Raise P057 where a file claims other columns or rows than it should, P059 where all claim more than `allowed` bytes."""
+    """Raise P057 where a file claims other columns or rows than it should, P059 where all claim
+    more than `allowed` bytes.
+    """
     claimed = 0
     for name, file in files.items():
-        wanted: dict[str, type[pl.DataType]] = {"name": pl.String} if name == _NAMES else dtypes(name)
+        wanted: dict[str, type[pl.DataType]] = (
+            {"name": pl.String} if name == _NAMES else dtypes(name)
+        )
         count: int = _polars(file, lambda file=file: check(file))  # type: ignore[misc]
         with named(file) as place:
-            lazy = _polars(file, lambda place=place: pl.scan_parquet(place, glob=False, hive_partitioning=False))  # type: ignore[misc]
+            lazy = _polars(
+                file,
+                lambda place=place: pl.scan_parquet(place, glob=False, hive_partitioning=False),  # type: ignore[misc]
+            )
             schema_of_file = dict(_polars(file, lazy.collect_schema))
-            wanted = {column: kind for column, kind in wanted.items() if column in schema_of_file or (name, column) not in _LATER}
+            wanted = {
+                column: kind
+                for column, kind in wanted.items()
+                if column in schema_of_file or (name, column) not in _LATER
+            }
             if schema_of_file != wanted:
-                raise _wrong_table(file, _difference(schema_of_file, wanted), "columns and their types are those of the vocabulary")
+                raise _wrong_table(
+                    file,
+                    _difference(schema_of_file, wanted),
+                    "columns and their types are those of the vocabulary",
+                )
         if name != _NAMES and count != rows[name]:
             raise _wrong_table(file, f"{count} rows", f"{ABOUT} says {rows[name]}")
         claimed += count * sum(_WIDTH[kind] for kind in wanted.values())
     if claimed > allowed:
         held = sum(file.stat().st_size for file in files.values())
-        raise _beyond(folder, f"{claimed} bytes of rows in files of {held} bytes", f"such files hold {allowed} bytes of rows at most")
+        raise _beyond(
+            folder,
+            f"{claimed} bytes of rows in files of {held} bytes",
+            f"such files hold {allowed} bytes of rows at most",
+        )
 
 
 def _difference(columns: dict[str, Any], wanted: dict[str, Any]) -> str:
@@ -270,18 +355,29 @@ def _difference(columns: dict[str, Any], wanted: dict[str, Any]) -> str:
 
 def _loaded(file: Path) -> pl.DataFrame:
     with named(file) as place:
-        frame: pl.DataFrame = _polars(file, lambda: pl.read_parquet(place, glob=False, hive_partitioning=False).rechunk())
+        frame: pl.DataFrame = _polars(
+            file, lambda: pl.read_parquet(place, glob=False, hive_partitioning=False).rechunk()
+        )
     return frame
 
 
 def _names(file: Path, allowed: int) -> pl.Series:
     frame = _loaded(file)
-    # Parquet may store a repeated text once, so only the sum over all rows shows what the texts take when they are used
+    # Parquet may store a repeated text once, so only the sum over all rows shows what the texts
+    # take when they are used
     letters = frame.select(pl.col("name").str.len_bytes().cast(pl.Int64).sum()).item() or 0
     if letters > allowed:
-        raise _beyond(file, f"{letters} bytes of text in a file of {file.stat().st_size} bytes", f"at most {allowed} bytes are read")
+        raise _beyond(
+            file,
+            f"{letters} bytes of text in a file of {file.stat().st_size} bytes",
+            f"at most {allowed} bytes are read",
+        )
     if frame["name"].null_count():
-        raise _impossible(file, f"{frame['name'].null_count()} names that are missing", "every name is a text, if an empty one")
+        raise _impossible(
+            file,
+            f"{frame['name'].null_count()} names that are missing",
+            "every name is a text, if an empty one",
+        )
     return frame["name"]
 
 
@@ -293,20 +389,32 @@ def _table(name: str, file: Path, rows: int, names: int) -> pl.DataFrame:
     for column in schema.tables("trace")[name]:
         values = frame[column.name]
         if not column.nullable and column.name not in _TIMES and values.null_count():
-            raise _impossible(file, f"{column.name}: {values.null_count()} values that are missing", "the column holds a value in each row")
+            raise _impossible(
+                file,
+                f"{column.name}: {values.null_count()} values that are missing",
+                "the column holds a value in each row",
+            )
         if column.name in ("start_ns", "time_ns") and not values.drop_nulls().is_sorted():
-            raise _impossible(file, f"{column.name} is not in ascending order", "rows stand in the order in which they begin")
+            raise _impossible(
+                file,
+                f"{column.name} is not in ascending order",
+                "rows stand in the order in which they begin",
+            )
         most = _most(name, column, names)
         if most is None or column.type == "text":
             continue
         ends: list[Any] = [values.min(), values.max()]
         if wrong := [end for end in ends if end is not None and not 0 <= end < most]:
-            raise _impossible(file, f"{column.name} {wrong[0]}", f"values from 0 to {most - 1} are possible")
+            raise _impossible(
+                file, f"{column.name} {wrong[0]}", f"values from 0 to {most - 1} are possible"
+            )
     return frame
 
 
 def _most(table: str, column: schema.Column, names: int) -> int | None:
-    """Return the exclusive upper bound of a column whose values count or point; None for times and ids."""
+    """Return the exclusive upper bound of a column whose values count or point; None for times and
+    ids.
+    """
     if column.name in ("name", "short_name") and column.type == "int32":
         return names
     for words in ("directions", "memories"):
@@ -327,11 +435,13 @@ def _digest(files: list[Path]) -> str:
     whole = hashlib.sha256()
     for file in sorted(files, key=lambda f: f.name):
         with opened(file) as content:
-            whole.update(f"{file.name} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+            whole.update(
+                f"{file.name} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode()
+            )
     return whole.hexdigest()
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 def _no_trace(path: Path, evidence: str) -> TurnbuckleError:
@@ -342,7 +452,9 @@ def _forbidden(place: Path) -> TurnbuckleError:
     return error_of("P010", where=str(place))
 
 
-def _wrong_table(place: Path, evidence: str, cause: str = "the copy or the writing was cut off") -> TurnbuckleError:
+def _wrong_table(
+    place: Path, evidence: str, cause: str = "the copy or the writing was cut off"
+) -> TurnbuckleError:
     return error_of("P057", where=str(place), found=evidence, cause=cause)
 
 

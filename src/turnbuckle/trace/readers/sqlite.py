@@ -1,4 +1,6 @@
-"""Any other SQLite file: tried as an export of Nsight Systems, so that the error can name what its tables are."""
+"""Any other SQLite file: tried as an export of Nsight Systems, so that the error can name what its
+tables are.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Reader of the profiles of JAX and TensorFlow (``HOST.xplane.pb``): an XSpace, one plane for each GPU and for the host.
+"""Reader of the profiles of JAX and TensorFlow (``HOST.xplane.pb``): an XSpace, one plane for each
+GPU and for the host.
 
-Of a GPU's plane only the lines of streams are read; lines such as ``XLA Ops`` repeat them under other names.  Events of the host with a
-correlation id are calls of the GPU runtime; its other events are ranges.  Field numbers are those of ``xplane.proto``.
+Of a GPU's plane only the lines of streams are read; lines such as ``XLA Ops`` repeat them under
+other names.  Events of the host with a correlation id are calls of the GPU runtime; its other
+events are ranges.  Field numbers are those of ``xplane.proto``.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from turnbuckle.trace.readers.rocprof.rows import kernel_name
 from turnbuckle.trace.trace import Trace, completed
 
 #: A first plane with its name, behind its length and an optional id.
-_FIRST: Final = re.compile(rb"\n[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12.(?:/host:|/device:|Task )", re.DOTALL)
+_FIRST: Final = re.compile(
+    rb"\n[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12.(?:/host:|/device:|Task )",
+    re.DOTALL,
+)
 _NAMED: Final = (".xplane.pb", ".xplane.pb.gz")
 _GPU: Final = re.compile(r"/device:GPU:(\d{1,6})")
 _STREAM: Final = re.compile(r"Stream #(\d{1,18})")
@@ -51,12 +56,18 @@ _Fields = dict[int, Any]
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Return whether the file is an XSpace, by its first plane or, where it is packed or damaged, by its name."""
+    """Return whether the file is an XSpace, by its first plane or, where it is packed or damaged,
+    by its name.
+    """
     return _FIRST.match(head) is not None or path.name.endswith(_NAMED)
 
 
-def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Read a profile.  Raises P087 damaged or cut off, P088 without a stream of a GPU, P025 and P026 packed and damaged."""
+def read(
+    path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
+    """Read a profile.  Raises P087 damaged or cut off, P088 without a stream of a GPU, P025 and
+    P026 packed and damaged.
+    """
     del threads, progress
     with opened(path) as file:
         raw = file.read(_MOST_BYTES)
@@ -79,7 +90,9 @@ class _Space:
 
     def __init__(self) -> None:
         self.names = Names()
-        self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in ("kernels", "copies", "memsets", "api", "ranges", "devices")}
+        self.rows: dict[str, list[dict[str, Any]]] = {
+            name: [] for name in ("kernels", "copies", "memsets", "api", "ranges", "devices")
+        }
         self.planes: list[str] = []
         self.broken = self.host_lines = 0
         self.start_utc_ns: int | None = None
@@ -99,12 +112,19 @@ class _Space:
     def _device(self, number: int, plane: _Plane) -> None:
         known = {ours: plane.stats.get(theirs) for theirs, ours in _DESCRIBES.items()}
         clock_khz = plane.stats.get("clock_rate")
-        device: dict[str, Any] = {name: value for name, value in known.items() if isinstance(value, int) and value < 1 << 62}
+        device: dict[str, Any] = {
+            name: value
+            for name, value in known.items()
+            if isinstance(value, int) and value < 1 << 62
+        }
         if isinstance(clock_khz, int) and clock_khz < 1 << 40:
             device["clock_hz"] = clock_khz * 1000
-        if plane.stats.get("device_vendor") == "AMD":  # which counts otherwise: 9.4 are the chips gfx94x
+        # which counts otherwise: 9.4 are the chips gfx94x
+        if plane.stats.get("device_vendor") == "AMD":
             capability = [device.pop(name, None) for name in ("compute_major", "compute_minor")]
-            device["chip"] = "gfx" + "".join(f"{number:x}" for number in capability if number is not None)
+            device["chip"] = "gfx" + "".join(
+                f"{number:x}" for number in capability if number is not None
+            )
         self.rows["devices"].append({"device": number, **device})
         for name, events in plane.lines():
             stream = _STREAM.match(name)
@@ -136,9 +156,17 @@ class _Space:
         elif text.startswith("Memset") or "memset_details" in stats:
             details = _details(stats, "memset_details")
             memory = _memory(details.get("kind"))
-            self.rows["memsets"].append(event | {"size_bytes": _number(details.get("size")), "memory": memory})
+            self.rows["memsets"].append(
+                event | {"size_bytes": _number(details.get("size")), "memory": memory}
+            )
         else:
-            self.rows["kernels"].append(event | {"name": self.names(kernel_name(text)), **_shape(_details(stats, "kernel_details"))})
+            self.rows["kernels"].append(
+                event
+                | {
+                    "name": self.names(kernel_name(text)),
+                    **_shape(_details(stats, "kernel_details")),
+                }
+            )
 
     def _host(self, plane: _Plane) -> None:
         for _, events in plane.lines():
@@ -152,7 +180,15 @@ class _Space:
                 if "correlation_id" in stats:
                     driver = text.startswith("cu") and not text.startswith("cuda")
                     number = _number(stats["correlation_id"])
-                    self.rows["api"].append(row | {"process": _PROCESS, "correlation": number, "level": int(driver), "result": 0})
+                    self.rows["api"].append(
+                        row
+                        | {
+                            "process": _PROCESS,
+                            "correlation": number,
+                            "level": int(driver),
+                            "result": 0,
+                        }
+                    )
                 elif row["end_ps"] > row["start_ps"]:
                     # the tracer of Python writes "$file.py:12 function"
                     self.rows["ranges"].append(row | {"kind": 2 if text.startswith("$") else 1})
@@ -164,8 +200,13 @@ class _Space:
         return fit
 
     def trace(self, path: Path, digest: str, size_bytes: int) -> Trace:
-        """Return the trace: times count from its first event, and lose what is less than a nanosecond."""
-        first_ns = min(row["start_ps"] for rows in self.rows.values() for row in rows if "start_ps" in row) // 1000
+        """Return the trace: times count from its first event, and lose what is less than a
+        nanosecond.
+        """
+        first_ns = (
+            min(row["start_ps"] for rows in self.rows.values() for row in rows if "start_ps" in row)
+            // 1000
+        )
         tables = {}
         for table, rows in self.rows.items():
             timed = table != "devices"
@@ -174,8 +215,18 @@ class _Space:
                 frame = completed(table, pl.DataFrame(made, infer_schema_length=None), strict=False)
                 tables[table] = frame.sort("start_ns", maintain_order=True) if timed else frame
         counts = {table: len(rows) for table, rows in self.rows.items()}
-        facts: dict[str, Any] = {"format": "xplane", "schema_version": None, "product_version": "JAX or TensorFlow", "tables": counts}
-        facts |= {"session_start_utc_ns": self.start_utc_ns, "analysis_duration_ns": None, "size_bytes": size_bytes, "sha256": digest}
+        facts: dict[str, Any] = {
+            "format": "xplane",
+            "schema_version": None,
+            "product_version": "JAX or TensorFlow",
+            "tables": counts,
+        }
+        facts |= {
+            "session_start_utc_ns": self.start_utc_ns,
+            "analysis_duration_ns": None,
+            "size_bytes": size_bytes,
+            "sha256": digest,
+        }
         found = [finding("P162", self.broken)] if self.broken else []
         return Trace(tables, self.names.series(), facts, found, path.name)
 
@@ -205,7 +256,9 @@ class _Plane:
         self.stats = self._named(own)
 
     def lines(self) -> Iterator[tuple[str, Iterator[tuple[dict[str, Any], dict[str, Any]]]]]:
-        """Yield the name of each line, and its events: text, start and end [ps], with the event's stats by name."""
+        """Yield the name of each line, and its events: text, start and end [ps], with the event's
+        stats by name.
+        """
         for line in self._lines:
             name, start_ns, events = "", 0, []
             for number, _, value in fields(line):
@@ -217,7 +270,9 @@ class _Plane:
                     events.append(value)
             yield name, self._read(events, start_ns * 1000)
 
-    def _read(self, events: list[bytes], start_ps: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    def _read(
+        self, events: list[bytes], start_ps: int
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         for event in events:
             plain: _Fields = {}
             stats: list[bytes] = []
@@ -226,9 +281,18 @@ class _Plane:
                     stats.append(value)
                 else:
                     plain[number] = value
-            at, lasts = (value if isinstance(value, int) else 0 for value in (plain.get(2), plain.get(3)))
+            at, lasts = (
+                value if isinstance(value, int) else 0 for value in (plain.get(2), plain.get(3))
+            )
             at += start_ps
-            yield {"text": self._events.get(plain.get(1, 0), ""), "start_ps": at, "end_ps": at + lasts}, self._named(stats)
+            yield (
+                {
+                    "text": self._events.get(plain.get(1, 0), ""),
+                    "start_ps": at,
+                    "end_ps": at + lasts,
+                },
+                self._named(stats),
+            )
 
     def _named(self, stats: list[bytes]) -> dict[str, Any]:
         """Return stats by their names; a value that is a reference is the text it refers to."""
@@ -253,14 +317,19 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int | None:
-    """Return a count from a number or its text; None where it is none, or none that a column holds."""
+    """Return a count from a number or its text; None where it is none, or none that a column
+    holds.
+    """
     if isinstance(value, str) and value.isdecimal() and len(value) < 19:
         value = int(value)
     return value if isinstance(value, int) and 0 <= value < 1 << 62 else None
 
 
 def _nanoseconds(row: dict[str, Any], first_ns: int) -> dict[str, int]:
-    return {"start_ns": row["start_ps"] // 1000 - first_ns, "end_ns": row["end_ps"] // 1000 - first_ns}
+    return {
+        "start_ns": row["start_ps"] // 1000 - first_ns,
+        "end_ns": row["end_ps"] // 1000 - first_ns,
+    }
 
 
 def _details(stats: dict[str, Any], name: str) -> dict[str, str]:
@@ -275,12 +344,16 @@ def _memory(word: str | None) -> int:
 
 def _direction(source: int, target: int) -> str:
     """Return a copy's direction from the memories at its ends."""
-    ends = "".join("h" if _MEMORIES[end] in ("pageable", "pinned") else "d" for end in (source, target) if end)
+    ends = "".join(
+        "h" if _MEMORIES[end] in ("pageable", "pinned") else "d" for end in (source, target) if end
+    )
     return {"hd": "h2d", "dh": "d2h", "dd": "d2d", "hh": "h2h"}.get(ends, "unknown")
 
 
 def _shape(details: dict[str, str]) -> dict[str, int]:
-    """Return blocks, threads, registers and shared memory of a launch by CUDA; AMD's grids count blocks or work-items, and stay unknown."""
+    """Return blocks, threads, registers and shared memory of a launch by CUDA; AMD's grids count
+    blocks or work-items, and stay unknown.
+    """
     if "regs" not in details:
         return {}
     out = {}

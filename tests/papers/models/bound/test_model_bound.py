@@ -20,7 +20,10 @@ def test_a_claim_that_contradicts_its_gain(turnbuckle: Run) -> None:
     """LAMMPS in Table 13 of the ECP report, as its section 7 tells what disaggregation is."""
     ran = turnbuckle("model", "bound", *KNOWN, "--at", "1ms", "--claimed", "2.39")
     assert ran.code == 0 and "at least 2.736x" in ran.out and "2.701x" in ran.out
-    assert "2.39x at 1 ms contradicts the gain: it is reached by 821 us (838 us with rounding)" in " ".join(ran.out.split())
+    assert (
+        "2.39x at 1 ms contradicts the gain: it is reached by 821 us (838 us with rounding)"
+        in " ".join(ran.out.split())
+    )
 
 
 def test_a_claim_that_is_possible(turnbuckle: Run) -> None:
@@ -28,14 +31,28 @@ def test_a_claim_that_is_possible(turnbuckle: Run) -> None:
     assert ran.code == 0 and "3.1x at 1 ms is possible with the gain" in ran.out
     # 2.7 stands for 2.65 to 2.75, and the gain for a bound of 2.701 or more
     assert "possible" in turnbuckle("model", "bound", *KNOWN, "--at", "1ms", "--claimed", "2.7").out
-    assert "contradicts" in turnbuckle("model", "bound", *KNOWN, "--at", "1ms", "--claimed", "2.69").out
+    assert (
+        "contradicts"
+        in turnbuckle("model", "bound", *KNOWN, "--at", "1ms", "--claimed", "2.69").out
+    )
 
 
 def test_between_the_two_latencies_the_bound_is_an_upper_one(turnbuckle: Run) -> None:
-    document = json.loads(turnbuckle("model", "bound", *KNOWN, "--at", "55us", "--claimed", "0.95", "--format", "json").out)
+    document = json.loads(
+        turnbuckle(
+            "model", "bound", *KNOWN, "--at", "55us", "--claimed", "0.95", "--format", "json"
+        ).out
+    )
     (row,) = document["bounds"]
-    assert row["holds"] == "at most" and row["ratio"] == pytest.approx(0.9132, abs=1e-4) and row["rounded_ratio"] > row["ratio"]
-    assert document["claimed"]["verdict"] == "contradicts" and "reached_seconds" not in document["claimed"]
+    assert (
+        row["holds"] == "at most"
+        and row["ratio"] == pytest.approx(0.9132, abs=1e-4)
+        and row["rounded_ratio"] > row["ratio"]
+    )
+    assert (
+        document["claimed"]["verdict"] == "contradicts"
+        and "reached_seconds" not in document["claimed"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +74,9 @@ def test_between_the_two_latencies_the_bound_is_an_upper_one(turnbuckle: Run) ->
         ("1ms", "0.5", False),
     ],
 )
-def test_a_claim_is_held_against_both_ends(turnbuckle: Run, at: str, claimed: str, possible: bool) -> None:
+def test_a_claim_is_held_against_both_ends(
+    turnbuckle: Run, at: str, claimed: str, possible: bool
+) -> None:
     """Run time is convex in latency, and no latency shortens it."""
     question = ("model", "bound", *KNOWN, "--at", at, "--claimed", claimed)
     document = json.loads(turnbuckle(*question, "--format", "json").out)
@@ -71,9 +90,17 @@ def test_json_csv_and_parquet_hold_the_same_rows(turnbuckle: Run, tmp_path: Path
     question = ("model", "bound", *KNOWN, "--at", "0s,1ms", "--at", "10ms")
     document = json.loads(turnbuckle(*question, "--format", "json").out)
     assert document["schema_version"] == 2 and document["over"] == "latency"
-    assert (document["from_seconds"], document["to_seconds"]) == (pytest.approx(1e-4), pytest.approx(1e-5))
-    assert document["gain"] == {"ratio": 1.21, "low": 1.205, "high": 1.215} and document["claimed"] is None
-    assert [row["ratio"] for row in document["bounds"]] == pytest.approx([0.8072, 2.7355, 20.0909], abs=1e-4)
+    assert (document["from_seconds"], document["to_seconds"]) == (
+        pytest.approx(1e-4),
+        pytest.approx(1e-5),
+    )
+    assert (
+        document["gain"] == {"ratio": 1.21, "low": 1.205, "high": 1.215}
+        and document["claimed"] is None
+    )
+    assert [row["ratio"] for row in document["bounds"]] == pytest.approx(
+        [0.8072, 2.7355, 20.0909], abs=1e-4
+    )
     written = list(csv.DictReader(io.StringIO(turnbuckle(*question, "--format", "csv").out)))
     assert [float(row["ratio"]) for row in written] == [row["ratio"] for row in document["bounds"]]
     assert turnbuckle(*question, "--format", "parquet", "-o", "bounds.parquet").code == 0
@@ -82,19 +109,52 @@ def test_json_csv_and_parquet_hold_the_same_rows(turnbuckle: Run, tmp_path: Path
 
 def test_bandwidths(turnbuckle: Run) -> None:
     """Run time is convex in seconds a byte: the same line, read along one over the bandwidth."""
-    question = ("model", "bound", "--gain", "1.90", "--from", "16 GB/s", "--to", "160 GB/s", "--at", "1.6 GB/s")
+    question = (
+        "model",
+        "bound",
+        "--gain",
+        "1.90",
+        "--from",
+        "16 GB/s",
+        "--to",
+        "160 GB/s",
+        "--at",
+        "1.6 GB/s",
+    )
     document = json.loads(turnbuckle(*question, "--claimed", "1.9", "--format", "json").out)
-    assert document["over"] == "bandwidth" and document["bounds"][0]["at_bandwidth"] == pytest.approx(1.6e9)
+    assert document["over"] == "bandwidth" and document["bounds"][0][
+        "at_bandwidth"
+    ] == pytest.approx(1.6e9)
     assert document["bounds"][0]["ratio"] == pytest.approx(1 + 10 * (1 - 1 / 1.9))
     # 16 GB/s over 1 + 0.9 x 0.9 / (1 - 1/1.9)
-    assert document["claimed"]["reached_bandwidth"] == pytest.approx(16e9 / (1 + 0.9 * 0.9 / (1 - 1 / 1.9)), rel=1e-9)
+    assert document["claimed"]["reached_bandwidth"] == pytest.approx(
+        16e9 / (1 + 0.9 * 0.9 / (1 - 1 / 1.9)), rel=1e-9
+    )
     shown = turnbuckle("model", "bound", "--gain", "1.90", "--from", "16 GB/s", "--to", "160 GB/s")
     assert "no limit" in shown.out and "every byte counts" in shown.out
 
 
 def test_a_gain_that_may_be_none_says_nothing(turnbuckle: Run) -> None:
-    ran = turnbuckle("model", "bound", "--gain", "1.00", "--from", "100us", "--to", "10us", "--at", "1ms", "--claimed", "1.1")
-    assert ran.code == 0 and "nothing follows" in ran.out and "at least 1.000x" in ran.out and "possible" in ran.out
+    ran = turnbuckle(
+        "model",
+        "bound",
+        "--gain",
+        "1.00",
+        "--from",
+        "100us",
+        "--to",
+        "10us",
+        "--at",
+        "1ms",
+        "--claimed",
+        "1.1",
+    )
+    assert (
+        ran.code == 0
+        and "nothing follows" in ran.out
+        and "at least 1.000x" in ran.out
+        and "possible" in ran.out
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Chains of accelerators: their flows against equation 12 and an event-by-event clock, their files, and recordings as stages."""
+"""Chains of accelerators: their flows against equation 12 and an event-by-event clock, their files,
+and recordings as stages.
+"""
 
 from __future__ import annotations
 
@@ -62,23 +64,35 @@ def flow(chain: Chain, through: str, pipelined: bool) -> Flow:
     return next(f for f in play(chain).flows if (f.through, f.pipelined) == (through, pipelined))
 
 
-def line(seconds: list[float], copies: list[float], items: int, in_flight: int | None = None) -> Chain:
+def line(
+    seconds: list[float], copies: list[float], items: int, in_flight: int | None = None
+) -> Chain:
     """A chain over devices of its own, each message with its own time."""
-    stages = [Stage(f"s{i}", f"d{i}", t, {f"s{i - 1}": 1.0} if i else None) for i, t in enumerate(seconds)]
+    stages = [
+        Stage(f"s{i}", f"d{i}", t, {f"s{i - 1}": 1.0} if i else None) for i, t in enumerate(seconds)
+    ]
     links = {(f"d{i}", f"d{i + 1}"): Link("time", time=t) for i, t in enumerate(copies)}
     hosts = {("host", f"d{i}"): Link("time", time=0.125) for i in range(len(seconds))}
     return Chain(tuple(stages), {**links, **hosts}, items, in_flight)
 
 
-# --- flows ------------------------------------------------------------------------------------------------------------
+# --- flows ----------------------------------------------------------------------------------------
 
 
 @plain
-@given(st.lists(times, min_size=1, max_size=5), st.lists(times, min_size=4, max_size=4), st.integers(1, 40))
-def test_a_pipeline_of_devices_of_its_own_is_equation_12(seconds: list[float], copies: list[float], items: int) -> None:
+@given(
+    st.lists(times, min_size=1, max_size=5),
+    st.lists(times, min_size=4, max_size=4),
+    st.integers(1, 40),
+)
+def test_a_pipeline_of_devices_of_its_own_is_equation_12(
+    seconds: list[float], copies: list[float], items: int
+) -> None:
     chain = line(seconds, copies[: len(seconds) - 1], items)
     steps = [*seconds, *copies[: len(seconds) - 1]]
-    assert flow(chain, "direct", True).seconds == pytest.approx(float(pipeline_seconds(steps, items)), rel=1e-12)
+    assert flow(chain, "direct", True).seconds == pytest.approx(
+        float(pipeline_seconds(steps, items)), rel=1e-12
+    )
     assert flow(chain, "direct", False).seconds == pytest.approx(items * sum(steps), rel=1e-12)
 
 
@@ -101,8 +115,15 @@ def clock(steps: list[tuple[str, float]], items: int, in_flight: int) -> float:
 
 
 @plain
-@given(st.lists(times, min_size=1, max_size=4), st.lists(times, min_size=3, max_size=3), st.integers(1, 20), st.integers(1, 8))
-def test_items_in_flight_are_limited(seconds: list[float], copies: list[float], items: int, in_flight: int) -> None:
+@given(
+    st.lists(times, min_size=1, max_size=4),
+    st.lists(times, min_size=3, max_size=3),
+    st.integers(1, 20),
+    st.integers(1, 8),
+)
+def test_items_in_flight_are_limited(
+    seconds: list[float], copies: list[float], items: int, in_flight: int
+) -> None:
     chain = line(seconds, copies[: len(seconds) - 1], items, in_flight)
     steps = [(f"d{i}", t) for i, t in enumerate(seconds)]
     for i, t in reversed(list(enumerate(copies[: len(seconds) - 1]))):
@@ -113,17 +134,35 @@ def test_items_in_flight_are_limited(seconds: list[float], copies: list[float], 
 
 @plain
 @given(st.lists(times, min_size=2, max_size=4), times, st.integers(1, 12), st.integers(1, 6))
-def test_a_device_that_comes_twice_does_one_thing_at_a_time(seconds: list[float], copy: float, items: int, in_flight: int) -> None:
-    """Host first and last, as in a real chain: never faster than the busiest device, never slower than no overlap."""
+def test_a_device_that_comes_twice_does_one_thing_at_a_time(
+    seconds: list[float], copy: float, items: int, in_flight: int
+) -> None:
+    """Host first and last, as in a real chain: never faster than the busiest device, never slower
+    than no overlap.
+    """
     devices = ["host", "a", "b", "host"][: len(seconds)]
-    stages = tuple(Stage(f"s{i}", d, t, {f"s{i - 1}": 1.0} if i else None) for i, (d, t) in enumerate(zip(devices, seconds, strict=True)))
-    links = {(a, b): Link("time", time=copy) for a in ("host", "a", "b") for b in ("host", "a", "b") if a < b}
+    stages = tuple(
+        Stage(f"s{i}", d, t, {f"s{i - 1}": 1.0} if i else None)
+        for i, (d, t) in enumerate(zip(devices, seconds, strict=True))
+    )
+    links = {
+        (a, b): Link("time", time=copy)
+        for a in ("host", "a", "b")
+        for b in ("host", "a", "b")
+        if a < b
+    }
     for in_all in (in_flight, None):
         chain = Chain(stages, links, items, in_all)
         for through in ("host", "direct"):
             serial, piped = flow(chain, through, False), flow(chain, through, True)
-            assert serial.busy_seconds * (1 - 1e-12) <= piped.seconds <= serial.seconds * (1 + 1e-12) + 1e-12
-            assert sum(piped.path_seconds.values()) == pytest.approx(piped.seconds, rel=1e-12), "the path explains the run time"
+            assert (
+                serial.busy_seconds * (1 - 1e-12)
+                <= piped.seconds
+                <= serial.seconds * (1 + 1e-12) + 1e-12
+            )
+            assert sum(piped.path_seconds.values()) == pytest.approx(piped.seconds, rel=1e-12), (
+                "the path explains the run time"
+            )
 
 
 def test_a_message_between_accelerators_goes_through_the_host_today() -> None:
@@ -136,18 +175,26 @@ def test_a_message_between_accelerators_goes_through_the_host_today() -> None:
 
 
 def test_directions_of_a_link_do_not_disturb_each_other() -> None:
-    stages = (Stage("out", "host", 0.0), Stage("work", "gpu", 0.0, {"out": 1.0}), Stage("back", "host", 0.0, {"work": 1.0}))
+    stages = (
+        Stage("out", "host", 0.0),
+        Stage("work", "gpu", 0.0, {"out": 1.0}),
+        Stage("back", "host", 0.0, {"work": 1.0}),
+    )
     chain = Chain(stages, {("host", "gpu"): Link("time", time=1.0)}, 100)
     assert flow(chain, "host", True).seconds == 101.0, "a copy out and one back side by side"
 
 
 def test_a_cached_message_costs_one_access_where_it_comes_fast_enough() -> None:
-    """Equation 11's cache: the kernel ends no earlier than its data; equation 10's: it waits for every line."""
+    """Equation 11's cache: the kernel ends no earlier than its data; equation 10's: it waits for
+    every line.
+    """
 
     def cached(own: float, link: Link) -> float:
         stages = (Stage("a", "fpga", 1.0), Stage("b", "gpu", own, {"a": 1e6}))
         hosts = {(d, "host"): Link("time", time=1.0) for d in ("fpga", "gpu")}
-        return flow(Chain(stages, {**hosts, ("fpga", "gpu"): link}, 1), "cached", False).seconds - 1.0
+        return (
+            flow(Chain(stages, {**hosts, ("fpga", "gpu"): link}, 1), "cached", False).seconds - 1.0
+        )
 
     stream, lines = Link("cxl2"), Link("cxl1")
     assert cached(1.0, stream) == pytest.approx(1.0 + 40e-9, abs=1e-15)
@@ -160,15 +207,24 @@ def test_a_flow_without_its_links_is_left_out_and_today_is_refused() -> None:
     hosts = {(d, "host"): Link("pcie") for d in ("fpga", "gpu")}
     found = play(Chain(stages, hosts, 3))
     assert {f.through for f in found.flows} == {"host"}
-    assert found.left_out == ("direct: no link between fpga and gpu", "cached: no link between fpga and gpu")
-    assert play(Chain(stages, {**hosts, ("gpu", "fpga"): Link("pcie")}, 3)).left_out == ("cached: no message goes over a CXL link",)
+    assert found.left_out == (
+        "direct: no link between fpga and gpu",
+        "cached: no link between fpga and gpu",
+    )
+    assert play(Chain(stages, {**hosts, ("gpu", "fpga"): Link("pcie")}, 3)).left_out == (
+        "cached: no message goes over a CXL link",
+    )
     with pytest.raises(UsageError, match="A029") as caught:
         play(Chain(stages, {("fpga", "gpu"): Link("cxl2")}, 3))
     assert caught.value.fix == "add [link.fpga-host]"
 
 
 def test_a_message_of_nothing_or_on_one_device_is_none() -> None:
-    stages = (Stage("a", "gpu", 1.0), Stage("b", "gpu", 1.0, {"a": 1e9}), Stage("c", "fpga", 1.0, {"b": 0.0}))
+    stages = (
+        Stage("a", "gpu", 1.0),
+        Stage("b", "gpu", 1.0, {"a": 1e9}),
+        Stage("c", "fpga", 1.0, {"b": 0.0}),
+    )
     found = play(Chain(stages, {}, 5))
     assert found.today.seconds == 15.0 and found.today.moved_seconds == 0.0
     assert found.penalty == 1.0
@@ -176,8 +232,13 @@ def test_a_message_of_nothing_or_on_one_device_is_none() -> None:
 
 def test_links_price_messages_by_their_equations() -> None:
     n = 10_000.0
-    assert Link("pcie", "pcie4-x16", start_up=1e-6).seconds(n) == n / float(Pcie(4, 16).bandwidth(n, "both")) + 1e-6
-    assert Link("cxl1", lines_in_flight=4).seconds(n) == float(cxl_line_seconds(n, lines_in_flight=4))
+    assert (
+        Link("pcie", "pcie4-x16", start_up=1e-6).seconds(n)
+        == n / float(Pcie(4, 16).bandwidth(n, "both")) + 1e-6
+    )
+    assert Link("cxl1", lines_in_flight=4).seconds(n) == float(
+        cxl_line_seconds(n, lines_in_flight=4)
+    )
     wire = Pcie(4, 16).bandwidth(n, "both")
     assert Link("cxl1", "pcie4-x16", lines_in_flight=256).seconds(n) == n / float(wire)
     assert Link("loggp", latency=1e-6, bandwidth=1e10).seconds(n) == pytest.approx(2e-6)
@@ -195,7 +256,7 @@ def test_too_many_steps_are_refused() -> None:
     refused("A029", play, line([1.0, 1.0], [1.0], 10**30))
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def read(tmp_path: Path, text: str | bytes) -> Chain:
@@ -207,15 +268,28 @@ def read(tmp_path: Path, text: str | bytes) -> Chain:
 def test_a_file_is_read(tmp_path: Path) -> None:
     chain = read(tmp_path, FILE)
     assert (chain.items, chain.in_flight, chain.start_up, chain.name) == (10, 3, 1.0, "chain.toml")
-    assert [(s.name, s.device, s.seconds) for s in chain.stages] == [("read", "host", 0.0), ("unpack", "fpga", 2.0), ("sum", "gpu", 1.0)]
+    assert [(s.name, s.device, s.seconds) for s in chain.stages] == [
+        ("read", "host", 0.0),
+        ("unpack", "fpga", 2.0),
+        ("sum", "gpu", 1.0),
+    ]
     assert chain.stages[1].receives == {"read": 8 * 2**20}
     assert chain.stages[2].receives == {"unpack": 16 * 2**20, "read": 64.0}
     assert chain.link("fpga", "gpu") == Link("cxl2", share=0.9, line_time=50e-9)
     assert chain.link("gpu", "host") == Link("pcie", "pcie4-x16", start_up=1e-6)
     assert len(play(chain).flows) == 6
     document = play(chain).as_dict()
-    assert document["links"]["gpu-fpga"] == {"kind": "cxl2", "pcie": "pcie3-x16", "share": 0.9, "line_seconds": 50e-9}
-    assert document["links"]["host-fpga"] == {"kind": "loggp", "latency_seconds": 1e-6, "bandwidth": 8e9}
+    assert document["links"]["gpu-fpga"] == {
+        "kind": "cxl2",
+        "pcie": "pcie3-x16",
+        "share": 0.9,
+        "line_seconds": 50e-9,
+    }
+    assert document["links"]["host-fpga"] == {
+        "kind": "loggp",
+        "latency_seconds": 1e-6,
+        "bandwidth": 8e9,
+    }
 
 
 @pytest.mark.parametrize(
@@ -257,7 +331,9 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("[link.host-gpu]\n", "link = 3\n[x]\n", "A027", "chain.toml"),
     ],
 )
-def test_a_flaw_is_named_with_its_place(tmp_path: Path, old: str, new: str, code: str, where: str) -> None:
+def test_a_flaw_is_named_with_its_place(
+    tmp_path: Path, old: str, new: str, code: str, where: str
+) -> None:
     assert FILE.count(old) >= 1
     with pytest.raises(TurnbuckleError) as caught:
         read(tmp_path, FILE.replace(old, new, 1))
@@ -268,7 +344,15 @@ def test_a_flaw_is_named_with_its_place(tmp_path: Path, old: str, new: str, code
 
 @pytest.mark.parametrize(
     "text",
-    ["", "items = 3\n", "stage = 3\n", "[stage]\nx = 1\n", "a" + ".a" * 100 + " = 1\n", "x = " + "[" * 4000, b"SQLite format 3\x00\xff"],
+    [
+        "",
+        "items = 3\n",
+        "stage = 3\n",
+        "[stage]\nx = 1\n",
+        "a" + ".a" * 100 + " = 1\n",
+        "x = " + "[" * 4000,
+        b"SQLite format 3\x00\xff",
+    ],
 )
 def test_what_is_no_chain_is_refused(tmp_path: Path, text: str | bytes) -> None:
     with pytest.raises(UsageError) as caught:
@@ -283,7 +367,7 @@ def test_a_chain_without_times_needs_a_recording(tmp_path: Path) -> None:
     refused("A029", play, read(tmp_path, FILE.replace("items = 10\n", "")))
 
 
-# --- recordings -------------------------------------------------------------------------------------------------------
+# --- recordings -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +376,10 @@ def recorded() -> Profile:
         return tb.read(path).profile
 
 
-OPEN = Chain((Stage("prepare", "fpga", 0.01), Stage("solve", "gpu", None), Stage("store", "host", 0.0)), {("fpga", "host"): Link("pcie")})
+OPEN = Chain(
+    (Stage("prepare", "fpga", 0.01), Stage("solve", "gpu", None), Stage("store", "host", 0.0)),
+    {("fpga", "host"): Link("pcie")},
+)
 
 
 def test_a_recording_fills_in_what_is_left_open(recorded: Profile) -> None:
@@ -302,11 +389,15 @@ def test_a_recording_fills_in_what_is_left_open(recorded: Profile) -> None:
     copies, kernels = summary.copies(recorded), summary.kernels(recorded)
     solve = chain.stages[1]
     assert solve.seconds == pytest.approx(kernels["union_ns"] * 1e-9)
-    assert solve.receives == {"prepare": copies["h2d"]["bytes"]} and chain.stages[2].receives == {"solve": copies["d2h"]["bytes"]}
+    assert solve.receives == {"prepare": copies["h2d"]["bytes"]} and chain.stages[2].receives == {
+        "solve": copies["d2h"]["bytes"]
+    }
     link = chain.links["host", "gpu"]
     assert link.kind == "time" and link.time == pytest.approx(copies["h2d"]["busy_ns"] * 1e-9)
     assert chain.links["gpu", "host"].time == pytest.approx(copies["d2h"]["busy_ns"] * 1e-9)
-    assert chain.items == 1 and {f.code for f in chain.findings} == {f.code for f in recorded.findings}
+    assert chain.items == 1 and {f.code for f in chain.findings} == {
+        f.code for f in recorded.findings
+    }
     assert solve.seconds is not None and play(chain).today.seconds > solve.seconds
 
 
@@ -320,7 +411,11 @@ def test_a_kernel_as_an_item_is_the_mean_and_says_so(recorded: Profile) -> None:
 def test_what_the_file_states_is_kept(recorded: Profile) -> None:
     stated = replace(
         OPEN,
-        stages=(OPEN.stages[0], Stage("solve", "gpu", None, {"prepare": 5.0}), Stage("store", "host", 0.0, {"solve": 6.0})),
+        stages=(
+            OPEN.stages[0],
+            Stage("solve", "gpu", None, {"prepare": 5.0}),
+            Stage("store", "host", 0.0, {"solve": 6.0}),
+        ),
         links={**OPEN.links, ("gpu", "host"): Link("pcie")},
         items=4,
     )
@@ -337,7 +432,9 @@ def test_the_open_stage_must_be_known(recorded: Profile) -> None:
 
 
 def test_a_recording_without_kernels_is_refused(recorded: Profile) -> None:
-    tables = {name: recorded.trace.table(name) for name in recorded.trace.has - {"kernels", "graphs"}}
+    tables = {
+        name: recorded.trace.table(name) for name in recorded.trace.has - {"kernels", "graphs"}
+    }
     without = replace(recorded, trace=replace(recorded.trace, tables=tables))
     refused("A147", with_recording, OPEN, without)
 

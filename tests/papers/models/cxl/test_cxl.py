@@ -1,4 +1,6 @@
-"""CXL and PCIe transfers, pipelines and what offloading must save: limits, laws, and the search on the sawtooth."""
+"""CXL and PCIe transfers, pipelines and what offloading must save: limits, laws, and the search on
+the sawtooth.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from turnbuckle.papers.models.cxl import cost as cxl
 
 LINK = Pcie(3, 16)
 sizes = st.integers(1, 1 << 24)
-links = st.builds(Pcie, st.integers(1, 7), st.sampled_from([1, 4, 8, 16]), mps=st.sampled_from([128, 256, 512]))
+links = st.builds(
+    Pcie, st.integers(1, 7), st.sampled_from([1, 4, 8, 16]), mps=st.sampled_from([128, 256, 512])
+)
 
 
 def pcie(n: cxl.Float) -> cxl.Float:
@@ -25,10 +29,14 @@ def pcie(n: cxl.Float) -> cxl.Float:
 
 
 def crossover(
-    faster: Callable[[cxl.Float], cxl.Float], slower: Callable[[cxl.Float], cxl.Float], limit: int = 1 << 20
+    faster: Callable[[cxl.Float], cxl.Float],
+    slower: Callable[[cxl.Float], cxl.Float],
+    limit: int = 1 << 20,
 ) -> cxl.Crossover | None:
     """The crossover of one law whose bandwidth is its own."""
-    (crossing,) = cxl.crossovers([lambda n, _: faster(n)], lambda n, _: slower(n), lambda n: n, limit)
+    (crossing,) = cxl.crossovers(
+        [lambda n, _: faster(n)], lambda n, _: slower(n), lambda n: n, limit
+    )
     return crossing
 
 
@@ -44,7 +52,9 @@ def streamed(n: cxl.Float, bandwidth: cxl.Float, share: float = cxl.LEAST_SHARE)
 @given(sizes, st.floats(1e-9, 1e-6), st.integers(1, 64))
 def test_lines_are_whole_and_cap_the_bandwidth(n: int, access: float, open_misses: int) -> None:
     found = float(cxl.cxl_line_seconds(n, access, lines_in_flight=open_misses))
-    straight = float(cxl.cxl_line_seconds(n, access, lines_in_flight=open_misses, whole_lines=False))
+    straight = float(
+        cxl.cxl_line_seconds(n, access, lines_in_flight=open_misses, whole_lines=False)
+    )
     assert straight <= found * (1 + 1e-12) and found < straight + 2 * access * (1 + 1e-9)
     # Little's law: what is in flight over what one takes
     most = float(read_limited_bandwidth(np.inf, open_misses, cxl.LINE_BYTES, access))
@@ -53,11 +63,15 @@ def test_lines_are_whole_and_cap_the_bandwidth(n: int, access: float, open_misse
 
 
 def test_a_line_takes_one_access_and_the_next_byte_another() -> None:
-    assert cxl.cxl_line_seconds([0, 1, 64, 65, 128]).tolist() == pytest.approx([0.0, 40e-9, 40e-9, 80e-9, 80e-9])
+    assert cxl.cxl_line_seconds([0, 1, 64, 65, 128]).tolist() == pytest.approx(
+        [0.0, 40e-9, 40e-9, 80e-9, 80e-9]
+    )
 
 
 @given(sizes, links, st.floats(1e-9, 1e-6), st.integers(1, 4096))
-def test_lines_in_flight_never_beat_the_wire(n: int, link: Pcie, access: float, open_misses: int) -> None:
+def test_lines_in_flight_never_beat_the_wire(
+    n: int, link: Pcie, access: float, open_misses: int
+) -> None:
     b = link.bandwidth(n, "both")
     free = float(cxl.cxl_line_seconds(n, access, lines_in_flight=open_misses))
     bound = float(cxl.cxl_line_seconds(n, access, lines_in_flight=open_misses, bandwidth=b))
@@ -77,7 +91,7 @@ def test_large_transfers_tend_to_one_over_the_share(share: float) -> None:
     assert float((stream(share)(n) / pcie(n))[0]) == pytest.approx(1 / share, rel=1e-5)
 
 
-# --- crossovers -------------------------------------------------------------------------------------------------------
+# --- crossovers -----------------------------------------------------------------------------------
 
 
 def test_the_printed_crossovers() -> None:
@@ -89,7 +103,9 @@ def test_the_printed_crossovers() -> None:
 
 @settings(max_examples=40)
 @given(st.floats(0.3, 0.95), st.floats(1e-9, 3e-6), links)
-def test_a_crossover_is_where_byte_after_byte_says(share: float, start_up: float, link: Pcie) -> None:
+def test_a_crossover_is_where_byte_after_byte_says(
+    share: float, start_up: float, link: Pcie
+) -> None:
     limit = 30_000
 
     def faster(n: cxl.Float) -> cxl.Float:
@@ -104,7 +120,11 @@ def test_a_crossover_is_where_byte_after_byte_says(share: float, start_up: float
     if found is None:
         assert ahead.all()
         return
-    assert ahead[: found.first - 1].all() and not ahead[found.first - 1] and not ahead[found.last - 1 :].any()
+    assert (
+        ahead[: found.first - 1].all()
+        and not ahead[found.first - 1]
+        and not ahead[found.last - 1 :].any()
+    )
     assert found.last == found.first or ahead[found.last - 2]
     at = np.array([float(found.first)])
     assert faster(at)[0] >= slower(at)[0]
@@ -127,7 +147,7 @@ def test_a_search_goes_on_beyond_one_piece() -> None:
     assert crossover(lambda n: n, lambda n: n * 0 + at, 1 << 22) == cxl.Crossover(at, at)
 
 
-# --- identification ---------------------------------------------------------------------------------------------------
+# --- identification -------------------------------------------------------------------------------
 
 
 @settings(max_examples=40)
@@ -137,11 +157,19 @@ def test_a_planted_start_up_is_found(start_up: float, mps: int, mrrs: int) -> No
     link = Pcie(3, 16, mps=mps, mrrs=mrrs)
 
     laws: tuple[cxl.Law, ...] = (lambda n, _: cxl.cxl_line_seconds(n), streamed)
-    first, then = cxl.crossovers(laws, lambda n, b: loggp_seconds(n, start_up, b), lambda n: link.bandwidth(n, "both"), 1 << 17)
+    first, then = cxl.crossovers(
+        laws,
+        lambda n, b: loggp_seconds(n, start_up, b),
+        lambda n: link.bandwidth(n, "both"),
+        1 << 17,
+    )
     assert first is not None and then is not None
     size = 2.0**20
     carried = link.bandwidth(size, "both")
-    relative = float(loggp_seconds(size, cxl.LINE_SECONDS, cxl.LEAST_SHARE * carried) / loggp_seconds(size, start_up, carried))
+    relative = float(
+        loggp_seconds(size, cxl.LINE_SECONDS, cxl.LEAST_SHARE * carried)
+        / loggp_seconds(size, start_up, carried)
+    )
     anchors = (
         cxl.Anchor("crossover", first.first, first.first, lambda n, _: cxl.cxl_line_seconds(n)),
         cxl.Anchor("crossover", then.first, then.first, streamed),
@@ -155,8 +183,17 @@ def test_a_planted_start_up_is_found(start_up: float, mps: int, mrrs: int) -> No
 def test_a_start_up_inside_its_range_gives_the_anchor_and_one_outside_does_not() -> None:
     anchor = cxl.Anchor("crossover", 12.65 * 1024, 12.75 * 1024, streamed)
     low, high = cxl.start_ups(lambda n: LINK.bandwidth(n, "both"), anchor) or (0.0, 0.0)
-    for start_up, inside in ((low - 1e-12, False), (low + 1e-12, True), (high - 1e-12, True), (high + 1e-12, False)):
-        at = crossover(stream(0.6), lambda n, t=start_up: loggp_seconds(n, t, LINK.bandwidth(n, "both")), 1 << 16)  # type: ignore[misc]
+    for start_up, inside in (
+        (low - 1e-12, False),
+        (low + 1e-12, True),
+        (high - 1e-12, True),
+        (high + 1e-12, False),
+    ):
+        at = crossover(
+            stream(0.6),
+            lambda n, t=start_up: loggp_seconds(n, t, LINK.bandwidth(n, "both")),
+            1 << 16,
+        )  # type: ignore[misc]
         assert at is not None and (anchor.low <= at.first <= anchor.high) == inside
 
 
@@ -170,22 +207,30 @@ def test_anchors_that_contradict_each_other_are_explained_by_nothing() -> None:
     assert cxl.start_ups(lambda n: LINK.bandwidth(n, "both"), never) is None
 
 
-# --- pipelines and offloading -----------------------------------------------------------------------------------------
+# --- pipelines and offloading ---------------------------------------------------------------------
 
 stage_times = st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=6)
 
 
 @given(stage_times, st.integers(1, 1000), st.floats(0.0, 5.0))
-def test_a_pipeline_lies_between_its_bottleneck_and_no_overlap(stages: list[float], items: int, start_up: float) -> None:
+def test_a_pipeline_lies_between_its_bottleneck_and_no_overlap(
+    stages: list[float], items: int, start_up: float
+) -> None:
     found = float(cxl.pipeline_seconds(stages, items, start_up)) - start_up
-    assert items * max(stages) * (1 - 1e-9) - 1e-9 <= found <= items * sum(stages) * (1 + 1e-9) + 1e-9
+    assert (
+        items * max(stages) * (1 - 1e-9) - 1e-9 <= found <= items * sum(stages) * (1 + 1e-9) + 1e-9
+    )
     assert float(cxl.pipeline_seconds(stages, 1)) == pytest.approx(sum(stages))
 
 
 @given(st.floats(1e-6, 10.0), st.integers(1, 8), st.integers(1, 1000), st.floats(0.0, 5.0))
-def test_equal_stages_are_equation_12_as_printed(stage: float, depth: int, items: int, start_up: float) -> None:
+def test_equal_stages_are_equation_12_as_printed(
+    stage: float, depth: int, items: int, start_up: float
+) -> None:
     printed = depth * stage + (items - 1) * stage + start_up
-    assert float(cxl.pipeline_seconds([stage] * depth, items, start_up)) == pytest.approx(printed, rel=1e-12)
+    assert float(cxl.pipeline_seconds([stage] * depth, items, start_up)) == pytest.approx(
+        printed, rel=1e-12
+    )
 
 
 def test_pipelines_broadcast() -> None:
@@ -193,8 +238,14 @@ def test_pipelines_broadcast() -> None:
     assert found.tolist() == [5.0, 10.0]
 
 
-@given(st.floats(1e-7, 1e-4), st.lists(st.integers(1, 1 << 16), min_size=3, max_size=40, unique=True), st.integers(0, 2**32 - 1))
-def test_a_measured_start_up_is_found_in_spite_of_noise_and_of_large_copies(start_up: float, sizes: list[int], seed: int) -> None:
+@given(
+    st.floats(1e-7, 1e-4),
+    st.lists(st.integers(1, 1 << 16), min_size=3, max_size=40, unique=True),
+    st.integers(0, 2**32 - 1),
+)
+def test_a_measured_start_up_is_found_in_spite_of_noise_and_of_large_copies(
+    start_up: float, sizes: list[int], seed: int
+) -> None:
     n = np.array([*sizes, 1 << 20, 1 << 22], dtype=np.float64)
     bandwidth = LINK.bandwidth(n, "read")
     noise = np.random.default_rng(seed).uniform(-0.01, 0.01, len(n)) * start_up
@@ -210,15 +261,24 @@ def test_large_copies_alone_show_no_start_up() -> None:
     assert cxl.measured_start_up(n, n / 1e10, np.full(2, 1e10)) is None
 
 
-def test_the_start_up_of_real_copies_is_that_of_a_driver_not_of_a_network_card(shared: Path) -> None:
-    """V100 on PCIe 3 x16, pinned copies to the device: equation 9 holds within 4 % up to 64 KiB, with a start-up of its own."""
-    (curve,) = read_measured(shared / "traces" / "measured" / "superbench_v100_pcie_copy" / "cuda_memory_h2d_bw.log").curves
+def test_the_start_up_of_real_copies_is_that_of_a_driver_not_of_a_network_card(
+    shared: Path,
+) -> None:
+    """V100 on PCIe 3 x16, pinned copies to the device: equation 9 holds within 4 % up to 64 KiB,
+    with a start-up of its own.
+    """
+    (curve,) = read_measured(
+        shared / "traces" / "measured" / "superbench_v100_pcie_copy" / "cuda_memory_h2d_bw.log"
+    ).curves
     bandwidth = LINK.bandwidth(curve.size_bytes, "read")
     found = cxl.measured_start_up(curve.size_bytes, curve.seconds, bandwidth)
     assert found is not None and 2.5e-6 < found[0].value < 3.2e-6
     small = curve.size_bytes <= cxl.SMALL_BYTES
     errors = [
-        float(np.abs(loggp_seconds(curve.size_bytes, t, bandwidth) - curve.seconds)[small].sum() / curve.seconds[small].sum())
+        float(
+            np.abs(loggp_seconds(curve.size_bytes, t, bandwidth) - curve.seconds)[small].sum()
+            / curve.seconds[small].sum()
+        )
         for t in (found[0].value, cxl.START_UP)
     ]
     assert errors[0] < 0.05 < 0.4 < errors[1]

@@ -1,4 +1,6 @@
-"""Any task graph as two tables: what is read and refused, and its replay against one in plain Python."""
+"""Any task graph as two tables: what is read and refused, and its replay against one in plain
+Python.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,18 @@ from turnbuckle.papers.models.dag.tasks import Dealt, solve
 from turnbuckle.papers.models.dag.tiers import Fabric, Tier
 
 Turnbuckle = Callable[..., Ran]
-#: Two GPUs a node; a message takes 1 us and its bytes at 1 GB/s in a node, 5 us and 0.5 GB/s between nodes.
-SMALL = Fabric("small", "small", {"node": Tier.plain(1e-6, 1e9), "network": Tier.plain(5e-6, 5e8)}, 1, 2, 8e9, 1e9, 4e9)
+#: Two GPUs a node; a message takes 1 us and its bytes at 1 GB/s in a node, 5 us and 0.5 GB/s
+#: between nodes.
+SMALL = Fabric(
+    "small",
+    "small",
+    {"node": Tier.plain(1e-6, 1e9), "network": Tier.plain(5e-6, 5e8)},
+    1,
+    2,
+    8e9,
+    1e9,
+    4e9,
+)
 TASKS = "task, time [us], bytes [kB], rank\na, 10, 0, 0\nb, 20, 8, 1\nc, 30, 0, 2\n"
 EDGES = "from, to, bytes [B]\na, c, 4096\nb, c, 4096\n"
 
@@ -64,7 +76,9 @@ def oracle(graph: TaskGraph, ranks: int) -> float:
     """Run time in plain Python: levels, thread blocks, messages; nothing waits on a link."""
     assert graph.rank is not None
     gpu = [int(r) // ranks for r in graph.rank]
-    edges = list(zip(graph.source.tolist(), graph.target.tolist(), graph.message_bytes.tolist(), strict=True))
+    edges = list(
+        zip(graph.source.tolist(), graph.target.tolist(), graph.message_bytes.tolist(), strict=True)
+    )
     level: dict[int, int] = {}
 
     def depth(v: int) -> int:
@@ -85,7 +99,13 @@ def oracle(graph: TaskGraph, ranks: int) -> float:
             for a, b, size in edges:
                 if b == v:
                     one = 2.0 ** np.ceil(np.log2(max(size, 1.0)))
-                    late = 0.0 if gpu[a] == gpu[v] else 1e-6 + one / 1e9 if gpu[a] // 2 == gpu[v] // 2 else 5e-6 + one / 5e8
+                    late = (
+                        0.0
+                        if gpu[a] == gpu[v]
+                        else 1e-6 + one / 1e9
+                        if gpu[a] // 2 == gpu[v] // 2
+                        else 5e-6 + one / 5e8
+                    )
                     begin = max(begin, end(a) + late)
             ends[v] = begin + took
         return ends[v]
@@ -100,22 +120,34 @@ def test_run_time_is_the_longest_path(graph: TaskGraph, ranks: int) -> None:
     run = solve(graph_work(graph, Dealt(gpus, ranks=ranks), SMALL), SMALL)
     assert run.path_seconds == pytest.approx(oracle(graph, ranks), rel=1e-9, abs=1e-15)
     shared = solve(graph_work(graph, Dealt(gpus, ranks=ranks), SMALL), SMALL, queue="link")
-    parts = shared.compute_seconds + shared.dependency_seconds + sum(shared.message_seconds.values())
-    assert shared.path_seconds >= run.path_seconds * (1 - 1e-12) and parts == pytest.approx(shared.path_seconds, rel=1e-9, abs=1e-15)
+    parts = (
+        shared.compute_seconds + shared.dependency_seconds + sum(shared.message_seconds.values())
+    )
+    assert shared.path_seconds >= run.path_seconds * (1 - 1e-12) and parts == pytest.approx(
+        shared.path_seconds, rel=1e-9, abs=1e-15
+    )
 
 
 def test_two_ranks_of_a_gpu_share_its_link(files: tuple[Path, Path]) -> None:
-    """a and b are on one GPU and send 4 KiB each to c on another: 4.096 us of the link each, 1 us of latency."""
+    """a and b are on one GPU and send 4 KiB each to c on another: 4.096 us of the link each, 1 us
+    of latency.
+    """
     graph = read_graph(*files)
     apart, together = (sweep(graph, SMALL, ranks_per_gpu=ranks).of("as is")[0] for ranks in (1, 2))
     assert (apart.gpus, apart.nodes, together.gpus, together.nodes) == (3, 2, 2, 1)
     took_b, link = 20e-6 + 8e3 / 4e9, 4096 / 1e9
-    assert together.seconds == pytest.approx(took_b + link + 1e-6 + 30e-6), "the link is free again before b sends"
+    assert together.seconds == pytest.approx(took_b + link + 1e-6 + 30e-6), (
+        "the link is free again before b sends"
+    )
     close = replace(graph, seconds=np.array([took_b, took_b, 30e-6]), bytes=np.zeros(3))
-    assert sweep(close, SMALL, ranks_per_gpu=2).runs[0].seconds == pytest.approx(took_b + 2 * link + 1e-6 + 30e-6)
+    assert sweep(close, SMALL, ranks_per_gpu=2).runs[0].seconds == pytest.approx(
+        took_b + 2 * link + 1e-6 + 30e-6
+    )
     assert sweep(close, SMALL).runs[0].gpus == 3
     alone = sweep(close, SMALL, ranks_per_gpu=3).runs[0]
-    assert alone.gpus == 1 and alone.seconds == pytest.approx(took_b + 30e-6), "nothing is sent inside a GPU"
+    assert alone.gpus == 1 and alone.seconds == pytest.approx(took_b + 30e-6), (
+        "nothing is sent inside a GPU"
+    )
 
 
 def test_tasks_without_ranks_are_dealt(tmp_path: Path) -> None:
@@ -131,17 +163,36 @@ def test_tasks_without_ranks_are_dealt(tmp_path: Path) -> None:
 def test_the_command(turnbuckle: Turnbuckle, files: tuple[Path, Path], tmp_path: Path) -> None:
     tasks, edges = files
     ran = turnbuckle("model", "dag", tasks, "--edges", edges, "--ranks-per-gpu", 2)
-    assert ran.code == 0 and "3 tasks of 3 ranks, 2 edges" in ran.out and "2 ranks a GPU, share its link" in ran.out
+    assert (
+        ran.code == 0
+        and "3 tasks of 3 ranks, 2 edges" in ran.out
+        and "2 ranks a GPU, share its link" in ran.out
+    )
     found = json.loads(turnbuckle("model", "dag", tasks, "--edges", edges, "--format", "json").out)
     assert found["graph"] == {"name": "tasks.csv", "tasks": 3, "edges": 2, "levels": 2, "ranks": 3}
-    assert found["matrix"] is None and found["supernodes"] is None and found["ranks_per_gpu"] is None
+    assert (
+        found["matrix"] is None and found["supernodes"] is None and found["ranks_per_gpu"] is None
+    )
     packed = tmp_path / "tasks.parquet", tmp_path / "edges.parquet"
-    pl.DataFrame({"task": ["a", "b", "c"], "time [us]": [10, 20, 30], "bytes [kB]": [0, 8, 0], "rank": [0, 1, 2]}).write_parquet(packed[0])
-    pl.DataFrame({"from": ["a", "b"], "to": ["c", "c"], "bytes [B]": [4096, 4096]}).write_parquet(packed[1])
-    same = json.loads(turnbuckle("model", "dag", packed[0], "--edges", packed[1], "--format", "json").out)
+    pl.DataFrame(
+        {
+            "task": ["a", "b", "c"],
+            "time [us]": [10, 20, 30],
+            "bytes [kB]": [0, 8, 0],
+            "rank": [0, 1, 2],
+        }
+    ).write_parquet(packed[0])
+    pl.DataFrame({"from": ["a", "b"], "to": ["c", "c"], "bytes [B]": [4096, 4096]}).write_parquet(
+        packed[1]
+    )
+    same = json.loads(
+        turnbuckle("model", "dag", packed[0], "--edges", packed[1], "--format", "json").out
+    )
     assert [run["seconds"] for run in same["runs"]] == [run["seconds"] for run in found["runs"]]
     charts = tmp_path / "charts"
-    assert turnbuckle("model", "dag", tasks, "--edges", edges, "--charts", charts).code == 0 and list(charts.iterdir())
+    assert turnbuckle(
+        "model", "dag", tasks, "--edges", edges, "--charts", charts
+    ).code == 0 and list(charts.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -163,11 +214,22 @@ def test_the_command(turnbuckle: Turnbuckle, files: tuple[Path, Path], tmp_path:
     ],
 )
 def test_what_is_refused(
-    turnbuckle: Turnbuckle, tmp_path: Path, tasks: str, edges: str | None, more: tuple[object, ...], code: str
+    turnbuckle: Turnbuckle,
+    tmp_path: Path,
+    tasks: str,
+    edges: str | None,
+    more: tuple[object, ...],
+    code: str,
 ) -> None:
     (tmp_path / "t.csv").write_text(tasks, encoding="utf-8")
     (tmp_path / "e.csv").write_text(edges or "", encoding="utf-8")
-    asked = ("model", "dag", tmp_path / "t.csv", *(() if edges is None else ("--edges", tmp_path / "e.csv")), *more)
+    asked = (
+        "model",
+        "dag",
+        tmp_path / "t.csv",
+        *(() if edges is None else ("--edges", tmp_path / "e.csv")),
+        *more,
+    )
     ran = turnbuckle(*asked)
     assert ran.code == 2 and f"error[{code}" in ran.err, ran.err
 
@@ -180,12 +242,16 @@ def test_a_circle_is_named(files: tuple[Path, Path]) -> None:
     assert refused.value.found is not None and {"b", "c"} <= set(refused.value.found.split(" -> "))
 
 
-def test_a_broken_parquet_file(turnbuckle: Turnbuckle, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_broken_parquet_file(
+    turnbuckle: Turnbuckle, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     broken = tmp_path / "tasks.parquet"
     broken.write_bytes(b"PAR1 nothing PAR1")
     ran = turnbuckle("model", "dag", broken, "--edges", files[1])
     assert ran.code == 2 and "error[A061]" in ran.err
     matrix = tmp_path / "m.mtx"
-    matrix.write_text("%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 2.0\n", encoding="utf-8")
+    matrix.write_text(
+        "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 2.0\n", encoding="utf-8"
+    )
     ran = turnbuckle("model", "dag", matrix, "--edges", files[1])
     assert ran.code == 2 and "error[A043]" in ran.err

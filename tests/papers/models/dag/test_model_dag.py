@@ -36,10 +36,22 @@ def matrix(tmp_path: Path) -> Path:
 def test_the_table(turnbuckle: Run, matrix: Path) -> None:
     ran = turnbuckle("model", "dag", matrix)
     assert ran.code == 0
-    for words in ("64 rows", "15 levels", "where more GPUs stop paying", *VARIANTS, "2.6 times less", "4 times longer", "assumed"):
+    for words in (
+        "64 rows",
+        "15 levels",
+        "where more GPUs stop paying",
+        *VARIANTS,
+        "2.6 times less",
+        "4 times longer",
+        "assumed",
+    ):
         assert words in ran.out
     answer = sweep(supernodes(triangle_of(scipy.io.mmread(matrix))), fabric())
-    rows = [line.split() for line in ran.out.splitlines() if line[:4].strip().isdigit() and line.endswith("%")]
+    rows = [
+        line.split()
+        for line in ran.out.splitlines()
+        if line[:4].strip().isdigit() and line.endswith("%")
+    ]
     assert [int(row[0]) for row in rows] == [run.gpus for run in answer.of("as is")]
 
 
@@ -49,7 +61,9 @@ def test_json_is_the_answer(turnbuckle: Run, matrix: Path) -> None:
     assert [run["gpus"] for run in found["runs"][::4]] == [1, 3, 10, 11, 12]
     assert found["schema_version"]
     answer = sweep(supernodes(triangle_of(scipy.io.mmread(matrix))), fabric(), [1, 3, 10, 11, 12])
-    assert [run["seconds"] for run in found["runs"]] == pytest.approx([run.seconds for run in answer.runs])
+    assert [run["seconds"] for run in found["runs"]] == pytest.approx(
+        [run.seconds for run in answer.runs]
+    )
     assert {spot["variant"] for spot in found["sweet_spots"]} == set(VARIANTS)
 
 
@@ -61,7 +75,9 @@ def test_csv_has_a_row_a_run(turnbuckle: Run, matrix: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_the_answer_comes_first_and_nothing_is_cut(turnbuckle: Run, matrix: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+def test_the_answer_comes_first_and_nothing_is_cut(
+    turnbuckle: Run, matrix: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     out = turnbuckle("model", "dag", matrix).out
     assert out.startswith("square.mtx: fastest on 1 GPU, ")
@@ -73,23 +89,38 @@ def test_the_answer_comes_first_and_nothing_is_cut(turnbuckle: Run, matrix: Path
 def test_a_node_of_another_size_is_not_called_the_machine_s(turnbuckle: Run, matrix: Path) -> None:
     words = ("model", "dag", matrix, "--gpus", "2", "--format", "json")
     assert "eight H100 a node" in json.loads(turnbuckle(*words).out)["machine"]["title"]
-    assert json.loads(turnbuckle(*words, "--gpus-per-node", "4").out)["machine"]["title"] == "DGX H100; NCCL send and receive"
+    assert (
+        json.loads(turnbuckle(*words, "--gpus-per-node", "4").out)["machine"]["title"]
+        == "DGX H100; NCCL send and receive"
+    )
 
 
 def test_any_width_of_supernodes(turnbuckle: Run, matrix: Path) -> None:
-    runs = [turnbuckle("model", "dag", matrix, "--widest", wide, "--format", "csv", "--gpus", "2") for wide in (128, "9" * 30)]
+    runs = [
+        turnbuckle("model", "dag", matrix, "--widest", wide, "--format", "csv", "--gpus", "2")
+        for wide in (128, "9" * 30)
+    ]
     assert runs[0].out == runs[1].out != ""
 
 
 def test_options_reach_the_model(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
     def seconds(*words: object) -> float:
         ran = turnbuckle(
-            "model", "dag", matrix, "--gpus", "12", "--format", "json", *(words if "--on" in words else ("--on", "summit-v100", *words))
+            "model",
+            "dag",
+            matrix,
+            "--gpus",
+            "12",
+            "--format",
+            "json",
+            *(words if "--on" in words else ("--on", "summit-v100", *words)),
         )
         assert ran.code == 0, ran.err
         return float(json.loads(ran.out)["runs"][0]["seconds"])
 
-    (tmp_path / "tiers.csv").write_text("tier, latency, bandwidth\nnode, 1 us, 1 GB/s\nnetwork, 9 us, 1 GB/s\n")
+    (tmp_path / "tiers.csv").write_text(
+        "tier, latency, bandwidth\nnode, 1 us, 1 GB/s\nnetwork, 9 us, 1 GB/s\n"
+    )
     now = seconds()
     changes: list[list[object]] = [
         ["--layout", "rows"],
@@ -108,22 +139,39 @@ def test_options_reach_the_model(turnbuckle: Run, matrix: Path, tmp_path: Path) 
 
 
 def test_variants_take_other_factors(turnbuckle: Run, matrix: Path) -> None:
-    words = ("--integration", "1", "--disaggregation", "1x", "--merged", "1", "--gpus", "12", "--format", "json")
+    words = (
+        "--integration",
+        "1",
+        "--disaggregation",
+        "1x",
+        "--merged",
+        "1",
+        "--gpus",
+        "12",
+        "--format",
+        "json",
+    )
     runs = json.loads(turnbuckle("model", "dag", matrix, *words).out)["runs"]
     assert runs[0]["seconds"] == runs[1]["seconds"] == runs[2]["seconds"] != runs[3]["seconds"]
 
 
 def test_a_map(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
     (tmp_path / "map.csv").write_text("column, gpu\n1, 0\n33, 1\n")
-    found = json.loads(turnbuckle("model", "dag", matrix, "--map", tmp_path / "map.csv", "--format", "json").out)
+    found = json.loads(
+        turnbuckle("model", "dag", matrix, "--map", tmp_path / "map.csv", "--format", "json").out
+    )
     assert found["layout"] == "columns, by the map given"
     assert {run["gpus"] for run in found["runs"]} == {2}
     # the lower half needs 8 values of the upper one
     assert found["runs"][0]["messages"] == 8
     flipped = tmp_path / "flipped.mtx"
-    scipy.io.mmwrite(flipped, sp.coo_array(scipy.io.mmread(matrix).toarray()[::-1, ::-1]), symmetry="general")
+    scipy.io.mmwrite(
+        flipped, sp.coo_array(scipy.io.mmread(matrix).toarray()[::-1, ::-1]), symmetry="general"
+    )
     (tmp_path / "map.csv").write_text("column, gpu\n1, 1\n33, 0\n")
-    again = json.loads(turnbuckle("model", "dag", flipped, "--map", tmp_path / "map.csv", "--format", "json").out)
+    again = json.loads(
+        turnbuckle("model", "dag", flipped, "--map", tmp_path / "map.csv", "--format", "json").out
+    )
     assert again["matrix"]["side"] == "upper"
     assert again["runs"][0]["seconds"] == found["runs"][0]["seconds"]
 
@@ -139,9 +187,14 @@ def test_charts(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
     assert all(what in texts for what in ("computing", "messages between nodes"))
 
 
-def test_many_counts_leave_no_room_for_numbers(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
+def test_many_counts_leave_no_room_for_numbers(
+    turnbuckle: Run, matrix: Path, tmp_path: Path
+) -> None:
     def numbered(gpus: str) -> int:
-        assert turnbuckle("model", "dag", matrix, "--gpus", gpus, "--charts", tmp_path / gpus).code == 0
+        assert (
+            turnbuckle("model", "dag", matrix, "--gpus", gpus, "--charts", tmp_path / gpus).code
+            == 0
+        )
         root = ElementTree.parse(tmp_path / gpus / "solve-path.svg").getroot()
         return sum((e.text or "").isdigit() for e in root.iter("{http://www.w3.org/2000/svg}text"))
 
@@ -149,7 +202,9 @@ def test_many_counts_leave_no_room_for_numbers(turnbuckle: Run, matrix: Path, tm
     assert numbered("1-40") <= 40
 
 
-def test_one_count_one_gpu_and_nothing_to_draw(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
+def test_one_count_one_gpu_and_nothing_to_draw(
+    turnbuckle: Run, matrix: Path, tmp_path: Path
+) -> None:
     bare = tmp_path / "bare.mtx"
     bare.write_text("%%MatrixMarket matrix coordinate pattern general\n2 2 0\n")
     for path in (matrix, bare):
@@ -211,14 +266,32 @@ def test_an_unknown_tier(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
     ran = turnbuckle("model", "dag", matrix, "--tiers", tmp_path / "tiers.csv")
     assert ran.code == 3
     assert "error[A156]" in ran.err
-    assert turnbuckle("model", "dag", matrix, "--tiers", tmp_path / "tiers.csv", "--gpus", "1-6").code == 0
+    assert (
+        turnbuckle("model", "dag", matrix, "--tiers", tmp_path / "tiers.csv", "--gpus", "1-6").code
+        == 0
+    )
 
 
 def test_a_socket_of_one_gpu_has_no_messages(turnbuckle: Run, matrix: Path, tmp_path: Path) -> None:
-    (tmp_path / "tiers.csv").write_text("tier, latency, bandwidth\nsocket, 1 us, 1 GB/s\nnode, 2 us, 1 GB/s\nnetwork, 9 us, 1 GB/s\n")
+    (tmp_path / "tiers.csv").write_text(
+        "tier, latency, bandwidth\nsocket, 1 us, 1 GB/s\nnode, 2 us, 1 GB/s\n"
+        "network, 9 us, 1 GB/s\n"
+    )
     ran = turnbuckle("model", "dag", matrix, "--tiers", tmp_path / "tiers.csv")
     assert "error[A043]" in ran.err
     assert "--gpus-per-socket 8" in ran.err
-    ran = turnbuckle("model", "dag", matrix, "--tiers", tmp_path / "tiers.csv", "--gpus-per-socket", "4", "--gpus", "4", "--format", "json")
+    ran = turnbuckle(
+        "model",
+        "dag",
+        matrix,
+        "--tiers",
+        tmp_path / "tiers.csv",
+        "--gpus-per-socket",
+        "4",
+        "--gpus",
+        "4",
+        "--format",
+        "json",
+    )
     (now, *_) = json.loads(ran.out)["runs"]
     assert now["path_socket_messages"] == now["path_messages"] > 0

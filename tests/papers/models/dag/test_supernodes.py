@@ -16,7 +16,13 @@ from refusals import refused
 from scipy.sparse.linalg import splu
 
 from turnbuckle.foundation.errors import CannotAnswer, UsageError
-from turnbuckle.papers.models.dag.supernodes import Triangle, read_map, read_triangle, supernodes, triangle_of
+from turnbuckle.papers.models.dag.supernodes import (
+    Triangle,
+    read_map,
+    read_triangle,
+    supernodes,
+    triangle_of,
+)
 
 drawn = settings(max_examples=90)
 Structure = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -24,14 +30,18 @@ Structure = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 @st.composite
 def lower(draw: st.DrawFn) -> Structure:
-    """Structures of lower triangular matrices with their diagonal; columns often equal their neighbours."""
+    """Structures of lower triangular matrices with their diagonal; columns often equal their
+    neighbours.
+    """
     count = draw(st.integers(1, 14))
     matrix = np.eye(count, dtype=bool)
     for j in range(count - 2, -1, -1):
         if draw(st.booleans()):
             matrix[j + 1 :, j] = matrix[j + 1 :, j + 1]
         else:
-            matrix[j + 1 :, j] = draw(st.lists(st.booleans(), min_size=count - 1 - j, max_size=count - 1 - j))
+            matrix[j + 1 :, j] = draw(
+                st.lists(st.booleans(), min_size=count - 1 - j, max_size=count - 1 - j)
+            )
     return matrix
 
 
@@ -83,7 +93,9 @@ def test_supernodes_and_levels(matrix: Structure, widest: int) -> None:
 
 @drawn
 @given(lower(), st.integers(2, 9), st.floats(0.01, 0.9))
-def test_relaxed_supernodes_hold_the_exact_ones(matrix: Structure, widest: int, most: float) -> None:
+def test_relaxed_supernodes_hold_the_exact_ones(
+    matrix: Structure, widest: int, most: float
+) -> None:
     exact, found = supernodes(of(matrix), widest), supernodes(of(matrix), widest, most)
     assert set(found.first.tolist()) <= set(exact.first.tolist())
     assert found.width.max() <= widest
@@ -100,7 +112,9 @@ def test_relaxed_supernodes_hold_the_exact_ones(matrix: Structure, widest: int, 
 
 @drawn
 @given(lower(), st.lists(st.integers(0, 2), min_size=14, max_size=14), st.sampled_from([0.0, 0.5]))
-def test_columns_of_different_gpus_stay_apart(matrix: Structure, owner: list[int], most: float) -> None:
+def test_columns_of_different_gpus_stay_apart(
+    matrix: Structure, owner: list[int], most: float
+) -> None:
     mine = np.array(owner[: len(matrix)])
     found = supernodes(of(matrix), 8, most, mine)
     for k in range(len(found)):
@@ -137,13 +151,20 @@ def test_long_chains_and_wide_ones() -> None:
 
 
 def laplace(side: int) -> sp.csc_array:
-    line = sp.diags_array([-np.ones(side - 1), 2 * np.ones(side), -np.ones(side - 1)], offsets=[-1, 0, 1])
+    line = sp.diags_array(
+        [-np.ones(side - 1), 2 * np.ones(side), -np.ones(side - 1)], offsets=[-1, 0, 1]
+    )
     one = sp.eye_array(side)
     return sp.csc_array(sp.kron(line, one) + sp.kron(one, line))
 
 
 def test_a_real_factor() -> None:
-    factor = splu(laplace(20), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0, options={"SymmetricMode": True}).L
+    factor = splu(
+        laplace(20),
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0,
+        options={"SymmetricMode": True},
+    ).L
     found = supernodes(triangle_of(factor))
     assert found.values.sum() == factor.nnz
     # the last supernode of a factor is dense
@@ -152,7 +173,7 @@ def test_a_real_factor() -> None:
     assert found.levels < len(found) < 400
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 HEAD = "%%MatrixMarket matrix coordinate real general\n"
 
@@ -175,7 +196,14 @@ def test_a_file_is_the_matrix(tmp_path: Path) -> None:
     ("text", "value_bytes", "entries"),
     [
         ("%%MatrixMarket matrix coordinate pattern general\n3 3 2\n2 1\n3 2\n", 8, 2),
-        ("%%MatrixMarket matrix coordinate complex general\n% a remark\n\n2 2 3\n1 1 1 2\n2 1 nan 3\n2 2 0 0\n", 16, 3),
+        (
+            (
+                "%%MatrixMarket matrix coordinate complex general\n% a remark\n\n2 2 3\n1 1 1 2\n"
+                "2 1 nan 3\n2 2 0 0\n"
+            ),
+            16,
+            3,
+        ),
         ("%%MatrixMarket MATRIX Coordinate Integer General\n1 1 1\n1 1 7\n", 8, 1),
         # an entry twice is one entry
         (HEAD + "2 2 4\n1 1 1\n2 1 1\n2 1 1\n2 2 1\n", 8, 3),
@@ -183,7 +211,9 @@ def test_a_file_is_the_matrix(tmp_path: Path) -> None:
         (HEAD.replace("real", "unsigned-integer") + "1 1 1\n1 1 7\n", 8, 1),
     ],
 )
-def test_what_else_a_file_may_hold(tmp_path: Path, text: str, value_bytes: int, entries: int) -> None:
+def test_what_else_a_file_may_hold(
+    tmp_path: Path, text: str, value_bytes: int, entries: int
+) -> None:
     found = read_triangle(written(tmp_path, text))
     assert (found.value_bytes, found.entries) == (value_bytes, entries)
 
@@ -230,7 +260,12 @@ def test_the_row_without_a_diagonal_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("", "an empty file"), (bytes(range(256)), "a binary file"), ("\ufeff" + HEAD, "a byte order mark"), ("Bonjour é\n", "Bonjour é")],
+    [
+        ("", "an empty file"),
+        (bytes(range(256)), "a binary file"),
+        ("\ufeff" + HEAD, "a byte order mark"),
+        ("Bonjour é\n", "Bonjour é"),
+    ],
 )
 def test_what_is_no_matrix_is_named(tmp_path: Path, text: str | bytes, says: str) -> None:
     with pytest.raises(UsageError) as error:
@@ -296,11 +331,15 @@ def test_a_file_is_read_as_scipy_reads_it_and_without_scipy(
 
     places = sp.random_array((40, 40), density=0.1, rng=np.random.default_rng(3)) + sp.eye_array(40)
     matrix = sp.tril(places).tocoo()
-    matrix.data = (np.ones(matrix.nnz) * (3 if field == "integer" else 2.5)).astype({"integer": int, "complex": complex}.get(field, float))
+    matrix.data = (np.ones(matrix.nnz) * (3 if field == "integer" else 2.5)).astype(
+        {"integer": int, "complex": complex}.get(field, float)
+    )
     mmwrite(tmp_path / "x.mtx", matrix, field=field, symmetry="general")
     text = (tmp_path / "x.mtx").read_text().replace("general", symmetry, 1)
     (tmp_path / "x.mtx").write_text(
-        text.replace(" ", "   ").replace("%%MatrixMarket   matrix   coordinate   ", "%%MatrixMarket matrix coordinate ")
+        text.replace(" ", "   ").replace(
+            "%%MatrixMarket   matrix   coordinate   ", "%%MatrixMarket matrix coordinate "
+        )
     )
     side = None if symmetry == "general" else "lower"
     expected = triangle_of(mmread(tmp_path / "x.mtx", spmatrix=False), side)
@@ -308,5 +347,8 @@ def test_a_file_is_read_as_scipy_reads_it_and_without_scipy(
     monkeypatch.setitem(sys.modules, "scipy.io", None)
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
     triangle = read_triangle(tmp_path / "x.mtx", side)
-    assert triangle.starts.tolist() == expected.starts.tolist() and triangle.rows.tolist() == expected.rows.tolist()
+    assert (
+        triangle.starts.tolist() == expected.starts.tolist()
+        and triangle.rows.tolist() == expected.rows.tolist()
+    )
     assert triangle.value_bytes == (16 if field == "complex" else 8)

@@ -40,18 +40,33 @@ def test_next_power_of_two(size: int) -> None:
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(1, 9), st.integers(1, 4))
 def test_tier_between(one: int, other: int, socket: int, sockets: int) -> None:
     node = socket * sockets
-    wanted = SAME if one == other else SOCKET if one // socket == other // socket else NODE if one // node == other // node else NETWORK
+    wanted = (
+        SAME
+        if one == other
+        else SOCKET
+        if one // socket == other // socket
+        else NODE
+        if one // node == other // node
+        else NETWORK
+    )
     assert int(tier_between(one, other, socket, node)) == wanted
 
 
 def test_a_socket_ends_with_its_node() -> None:
     # 5 GPUs a node, 3 a socket: 0-2, 3-4 | 5-7, 8-9
-    assert tier_between([3, 4, 5, 5], [4, 5, 7, 8], 3, 5).tolist() == [SOCKET, NETWORK, SOCKET, NODE]
+    assert tier_between([3, 4, 5, 5], [4, 5, 7, 8], 3, 5).tolist() == [
+        SOCKET,
+        NETWORK,
+        SOCKET,
+        NODE,
+    ]
 
 
 @drawn
 @given(st.integers(1, 10_000), st.integers(1, 10_000), st.floats(1, 64))
-def test_block_bandwidth_falls_with_company_within_its_bounds(one: int, other: int, merged: float) -> None:
+def test_block_bandwidth_falls_with_company_within_its_bounds(
+    one: int, other: int, merged: float
+) -> None:
     few, many = sorted((one, other))
     at = block_bandwidth(828e9, [few, many], 1.3e9, 5.2e9, merged)
     assert at[0] >= at[1] >= 1.3e9
@@ -86,7 +101,9 @@ def test_latency_is_that_of_the_quickest_message() -> None:
     """Measured: on Alps 256 B between nodes take a tenth of what 1 B does."""
     curve = fabric("alps-gh200").message(NETWORK)
     assert float(curve.seconds(1)) > 9 * float(curve.seconds(256))
-    assert float(curve.latency_seconds(1 << 20)) == pytest.approx(float(curve.seconds(1 << np.arange(23)).min()))
+    assert float(curve.latency_seconds(1 << 20)) == pytest.approx(
+        float(curve.seconds(1 << np.arange(23)).min())
+    )
 
 
 @drawn
@@ -96,7 +113,7 @@ def test_more_bandwidth_is_never_slower(size: int, factor: float) -> None:
     assert Tier.plain(1e-6, 1e9 * factor).seconds(size) <= Tier.plain(1e-6, 1e9).seconds(size)
 
 
-# --- machines ---------------------------------------------------------------------------------------------------------
+# --- machines -------------------------------------------------------------------------------------
 
 
 def test_every_number_that_ships_has_a_source() -> None:
@@ -115,8 +132,13 @@ def test_what_is_put_together_says_so() -> None:
 
 
 def test_alps_is_what_was_measured(shared: Path) -> None:
-    text = (shared / "traces" / "measured" / "osu_alps_gh200_mpich" / "osu_mpich.txt").read_text(encoding="utf-8")
-    for head, tier in (("GPU-to-GPU memory intra-node", NODE), ("GPU-to-GPU memory inter-node", NETWORK)):
+    text = (shared / "traces" / "measured" / "osu_alps_gh200_mpich" / "osu_mpich.txt").read_text(
+        encoding="utf-8"
+    )
+    for head, tier in (
+        ("GPU-to-GPU memory intra-node", NODE),
+        ("GPU-to-GPU memory inter-node", NETWORK),
+    ):
         lines = text.split(f"## {head}")[1].split("\n## ")[0].splitlines()
         pairs = np.array([[float(w) for w in line.split()] for line in lines if line[:1].isdigit()])
         found = fabric("alps-gh200").message(tier).seconds(pairs[:, 0])
@@ -128,9 +150,15 @@ def test_the_dgx_is_what_was_measured(shared: Path) -> None:
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for devices, tier in (("2", NODE), ("1", NETWORK)):
-        known = {int(r["size"]): float(r["time_stats.send_recv.median"]) * 1e-3 for r in rows if r["devices_per_node"] == devices}
+        known = {
+            int(r["size"]): float(r["time_stats.send_recv.median"]) * 1e-3
+            for r in rows
+            if r["devices_per_node"] == devices
+        }
         curve = fabric("dgx-h100").message(tier)
-        assert curve.size_bytes / curve.bandwidth == pytest.approx([known[int(n)] for n in curve.size_bytes], rel=1e-6)
+        assert curve.size_bytes / curve.bandwidth == pytest.approx(
+            [known[int(n)] for n in curve.size_bytes], rel=1e-6
+        )
         assert (np.diff(curve.size_bytes) > 0).all()
 
 
@@ -151,10 +179,22 @@ def test_messages_of_mixed_tiers_and_slower_ones() -> None:
     tier = np.array([SAME, SOCKET, NODE, NETWORK, NETWORK])
     found = machine.message_seconds(tier, [8, 8, 8, 8, 0], {NETWORK: 0.5})
     assert found == pytest.approx([0, 1.6667e-6, 2e-6, 3.25e-6, 0], rel=1e-3)
-    assert (machine.latency_seconds(tier, 8, {NETWORK: 0.5}) <= machine.message_seconds(tier, 8, {NETWORK: 0.5})).all()
+    assert (
+        machine.latency_seconds(tier, 8, {NETWORK: 0.5})
+        <= machine.message_seconds(tier, 8, {NETWORK: 0.5})
+    ).all()
 
 
-@pytest.mark.parametrize("bad", [{"gpus_per_socket": 0}, {"gpus_per_socket": 7}, {"low": 0.0}, {"high": 1e9}, {"peak": float("nan")}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"gpus_per_socket": 0},
+        {"gpus_per_socket": 7},
+        {"low": 0.0},
+        {"high": 1e9},
+        {"peak": float("nan")},
+    ],
+)
 def test_a_machine_that_does_not_hold(bad: dict[str, float]) -> None:
     refused("A043", Fabric, **{**fabric("summit-v100").__dict__, **bad})
 
@@ -165,7 +205,7 @@ def test_no_such_machine() -> None:
     assert "summit-v100" in error.value.fix
 
 
-# --- tables -----------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 def table(tmp_path: Path, text: str) -> Path:
@@ -175,7 +215,13 @@ def table(tmp_path: Path, text: str) -> Path:
 
 
 def test_a_table_of_tiers(tmp_path: Path) -> None:
-    path = table(tmp_path, "tier, size [B], bandwidth, latency\nnode, 1024, 1 GB/s,\nnode, 8, 8 MB/s,\nnetwork,, 10 GB/s, 2 us\n")
+    path = table(
+        tmp_path,
+        (
+            "tier, size [B], bandwidth, latency\nnode, 1024, 1 GB/s,\nnode, 8, 8 MB/s,\n"
+            "network,, 10 GB/s, 2 us\n"
+        ),
+    )
     machine = read_tiers(path, fabric("summit-v100"))
     assert machine.message(NODE).seconds([8, 1024]) == pytest.approx([1e-6, 1.024e-6])
     assert machine.message(NETWORK).seconds(1024) == pytest.approx(2e-6 + 1024 / 10e9)
@@ -184,7 +230,9 @@ def test_a_table_of_tiers(tmp_path: Path) -> None:
 
 
 def test_a_tier_of_which_nothing_is_known(tmp_path: Path) -> None:
-    machine = read_tiers(table(tmp_path, "tier, size [B], bandwidth [GB/s]\nnode, 8, 1\n"), fabric())
+    machine = read_tiers(
+        table(tmp_path, "tier, size [B], bandwidth [GB/s]\nnode, 8, 1\n"), fabric()
+    )
     refused("A156", machine.message_seconds, np.array([NETWORK]), 8)
 
 

@@ -1,4 +1,6 @@
-"""Sparse triangular solves on several GPUs, against plain Python on small ones; laws of the model; what the answer says."""
+"""Sparse triangular solves on several GPUs, against plain Python on small ones; laws of the model;
+what the answer says.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,40 @@ from refusals import refused
 from turnbuckle.foundation.units import show
 from turnbuckle.papers.models.dag.question import gpu_counts, sweep
 from turnbuckle.papers.models.dag.supernodes import Supernodes, supernodes, triangle_of
-from turnbuckle.papers.models.dag.tasks import LAYOUTS, VARIANTS, Dealt, Layout, Queue, Run, Variant, solve, variants, work
-from turnbuckle.papers.models.dag.tiers import NETWORK, NODE, SAME, SOCKET, TIERS, Fabric, Tier, fabric
+from turnbuckle.papers.models.dag.tasks import (
+    LAYOUTS,
+    VARIANTS,
+    Dealt,
+    Layout,
+    Queue,
+    Run,
+    Variant,
+    solve,
+    variants,
+    work,
+)
+from turnbuckle.papers.models.dag.tiers import (
+    NETWORK,
+    NODE,
+    SAME,
+    SOCKET,
+    TIERS,
+    Fabric,
+    Tier,
+    fabric,
+)
 
 drawn = settings(max_examples=100)
-#: Few GPUs to a node, and blocks that soon share the memory, so that small matrices meet every case.
+#: Few GPUs to a node, and blocks that soon share the memory, so that small matrices meet every
+#: case.
 SMALL = Fabric(
     "small",
     "a small machine",
-    {"socket": Tier.plain(1e-6, 1e9), "node": Tier.plain(2e-6, 8e8), "network": Tier(np.array([8.0, 64.0]), np.array([2e6, 9e6]))},
+    {
+        "socket": Tier.plain(1e-6, 1e9),
+        "node": Tier.plain(2e-6, 8e8),
+        "network": Tier(np.array([8.0, 64.0]), np.array([2e6, 9e6])),
+    },
     2,
     4,
     8e9,
@@ -40,12 +67,22 @@ def matrices(draw: st.DrawFn) -> Supernodes:
     """Supernodes of random lower triangular matrices."""
     count = draw(st.integers(1, 16))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    matrix = np.tril(rng.random((count, count)) < draw(st.sampled_from([0.1, 0.3, 0.7])), -1) | np.eye(count, dtype=bool)
-    return supernodes(triangle_of(sp.csc_array(matrix.astype(float))), draw(st.integers(1, 4)), draw(st.sampled_from([0.0, 0.4])))
+    matrix = np.tril(
+        rng.random((count, count)) < draw(st.sampled_from([0.1, 0.3, 0.7])), -1
+    ) | np.eye(count, dtype=bool)
+    return supernodes(
+        triangle_of(sp.csc_array(matrix.astype(float))),
+        draw(st.integers(1, 4)),
+        draw(st.sampled_from([0.0, 0.4])),
+    )
 
 
-def oracle(found: Supernodes, dealt: Dealt, machine: Fabric, variant: Variant, dependency: float = 0.0) -> tuple[float, int]:
-    """Longest path [s] and messages of the solve, as the model is written down: block by block, with nothing of the code under test."""
+def oracle(
+    found: Supernodes, dealt: Dealt, machine: Fabric, variant: Variant, dependency: float = 0.0
+) -> tuple[float, int]:
+    """Longest path [s] and messages of the solve, as the model is written down: block by block,
+    with nothing of the code under test.
+    """
     level, width = found.level.tolist(), found.width.tolist()
     blocks = list(zip(*(x.tolist() for x in found.blocks), strict=True))
 
@@ -79,12 +116,16 @@ def oracle(found: Supernodes, dealt: Dealt, machine: Fabric, variant: Variant, d
         up = 2.0 ** math.ceil(math.log2(size))
         return float(machine.message(tier).seconds(up)) * variant.slower.get(tier, 1.0)
 
-    edges: dict[tuple[str, int, int], list[tuple[tuple[str, int, int], float]]] = {task: [] for task in work_of}
+    edges: dict[tuple[str, int, int], list[tuple[tuple[str, int, int], float]]] = {
+        task: [] for task in work_of
+    }
     messages = set()
     for k, i, rows in blocks:
         home, at, to = owner(k, k), owner(i, k), owner(i, i)
         edges["below", k, at].append((("diagonal", k, home), lag(home, at, 8 * width[k])))
-        edges["diagonal", i, to].append((("below", k, at), lag(at, to, 8 * rows) if at != to else dependency))
+        edges["diagonal", i, to].append(
+            (("below", k, at), lag(at, to, 8 * rows) if at != to else dependency)
+        )
         messages |= {("down", k, at)} if home != at else set()
         messages |= {("along", k, i)} if at != to else set()
     end: dict[tuple[str, int, int], float] = {}
@@ -94,8 +135,16 @@ def oracle(found: Supernodes, dealt: Dealt, machine: Fabric, variant: Variant, d
 
 
 @drawn
-@given(matrices(), st.integers(1, 9), st.sampled_from(LAYOUTS), st.integers(0, 3), st.sampled_from([0.0, 3e-7]))
-def test_run_time_is_the_longest_path(found: Supernodes, gpus: int, layout: Layout, which: int, dependency: float) -> None:
+@given(
+    matrices(),
+    st.integers(1, 9),
+    st.sampled_from(LAYOUTS),
+    st.integers(0, 3),
+    st.sampled_from([0.0, 3e-7]),
+)
+def test_run_time_is_the_longest_path(
+    found: Supernodes, gpus: int, layout: Layout, which: int, dependency: float
+) -> None:
     dealt, variant = Dealt.on_grid(gpus, layout), variants()[which]
     run = solve(work(found, dealt, SMALL), SMALL, variant, dependency=dependency)
     wanted, messages = oracle(found, dealt, SMALL, variant, dependency)
@@ -104,8 +153,16 @@ def test_run_time_is_the_longest_path(found: Supernodes, gpus: int, layout: Layo
 
 
 @drawn
-@given(matrices(), st.integers(1, 9), st.sampled_from(LAYOUTS), st.integers(0, 3), st.sampled_from([None, "receiver", "link"]))
-def test_the_parts_of_the_path_add_up(found: Supernodes, gpus: int, layout: Layout, which: int, queue: Queue | None) -> None:
+@given(
+    matrices(),
+    st.integers(1, 9),
+    st.sampled_from(LAYOUTS),
+    st.integers(0, 3),
+    st.sampled_from([None, "receiver", "link"]),
+)
+def test_the_parts_of_the_path_add_up(
+    found: Supernodes, gpus: int, layout: Layout, which: int, queue: Queue | None
+) -> None:
     done = work(found, Dealt.on_grid(gpus, layout), SMALL)
     run = solve(done, SMALL, variants()[which], dependency=1e-7, queue=queue)
     parts = run.compute_seconds + run.dependency_seconds + sum(run.message_seconds.values())
@@ -113,18 +170,33 @@ def test_the_parts_of_the_path_add_up(found: Supernodes, gpus: int, layout: Layo
     assert run.seconds == max(run.path_seconds, run.memory_seconds)
     assert 0 <= run.latency_seconds <= sum(run.message_seconds.values()) * (1 + 1e-12)
     assert run.path_messages <= run.all_messages
-    # a message that only holds up the next one on its link, and carries no more than latency, takes nothing on the path
-    assert all((run.messages[t] == 0) == (run.message_seconds[t] == 0) or (queue == "link" and run.messages[t]) for t in TIERS[1:])
-    assert done.bytes.sum() == pytest.approx(8 * found.values.sum() + 4 * np.diff(found.starts).sum())
+    # a message that only holds up the next one on its link, and carries no more than latency, takes
+    # nothing on the path
+    assert all(
+        (run.messages[t] == 0) == (run.message_seconds[t] == 0)
+        or (queue == "link" and run.messages[t])
+        for t in TIERS[1:]
+    )
+    assert done.bytes.sum() == pytest.approx(
+        8 * found.values.sum() + 4 * np.diff(found.starts).sum()
+    )
 
 
 @drawn
 @given(matrices(), st.integers(1, 9), st.sampled_from(LAYOUTS), st.floats(1, 10))
-def test_more_bandwidth_is_never_slower(found: Supernodes, gpus: int, layout: Layout, factor: float) -> None:
+def test_more_bandwidth_is_never_slower(
+    found: Supernodes, gpus: int, layout: Layout, factor: float
+) -> None:
     done, now = work(found, Dealt.on_grid(gpus, layout), SMALL), SMALL
-    memory = replace(SMALL, peak=SMALL.peak * factor, low=SMALL.low * factor, high=SMALL.high * factor)
+    memory = replace(
+        SMALL, peak=SMALL.peak * factor, low=SMALL.low * factor, high=SMALL.high * factor
+    )
     messages = replace(
-        SMALL, tiers={n: replace(t, bandwidth=t.bandwidth * factor, latency=t.latency / factor) for n, t in SMALL.tiers.items()}
+        SMALL,
+        tiers={
+            n: replace(t, bandwidth=t.bandwidth * factor, latency=t.latency / factor)
+            for n, t in SMALL.tiers.items()
+        },
     )
     bound = replace(SMALL, high=min(SMALL.high * factor, SMALL.peak))
     today = solve(done, now).seconds
@@ -145,7 +217,10 @@ def test_changes_do_what_they_say(found: Supernodes, gpus: int, layout: Layout) 
         assert now.messages["network"] == now.message_seconds["network"] == 0
     assert merged.messages["network"] == 0
     none = variants(1.0, 1.0)
-    assert all(run.seconds == now.seconds for run in sweep(found, SMALL, [gpus], layout, changes=none[:3]).runs)
+    assert all(
+        run.seconds == now.seconds
+        for run in sweep(found, SMALL, [gpus], layout, changes=none[:3]).runs
+    )
 
 
 @drawn
@@ -158,7 +233,9 @@ def test_one_gpu_sends_nothing(found: Supernodes, layout: Layout) -> None:
 
 @drawn
 @given(matrices(), st.integers(1, 9), st.sampled_from(LAYOUTS))
-def test_one_message_at_a_time_is_never_faster(found: Supernodes, gpus: int, layout: Layout) -> None:
+def test_one_message_at_a_time_is_never_faster(
+    found: Supernodes, gpus: int, layout: Layout
+) -> None:
     done = work(found, Dealt.on_grid(gpus, layout), SMALL)
     free, queued = solve(done, SMALL), solve(done, SMALL, queue="receiver")
     assert queued.path_seconds >= free.path_seconds * (1 - 1e-12)
@@ -170,12 +247,18 @@ def test_one_message_at_a_time_is_never_faster(found: Supernodes, gpus: int, lay
 
 @drawn
 @given(matrices(), st.integers(1, 9), st.sampled_from(LAYOUTS), st.integers(1, 4))
-def test_a_shared_link_carries_the_bytes_of_all_its_ranks(found: Supernodes, gpus: int, layout: Layout, ranks: int) -> None:
+def test_a_shared_link_carries_the_bytes_of_all_its_ranks(
+    found: Supernodes, gpus: int, layout: Layout, ranks: int
+) -> None:
     done = work(found, Dealt.on_grid(gpus, layout, ranks), SMALL)
     assert done.gpu.max() < gpus
-    free, shared, received = (solve(done, SMALL, queue=queue).path_seconds for queue in (None, "link", "receiver"))
+    free, shared, received = (
+        solve(done, SMALL, queue=queue).path_seconds for queue in (None, "link", "receiver")
+    )
     assert shared >= free * (1 - 1e-12) and received >= free * (1 - 1e-12)
-    carried = SMALL.message_seconds(done.tier, done.message_bytes) - SMALL.latency_seconds(done.tier, done.message_bytes)
+    carried = SMALL.message_seconds(done.tier, done.message_bytes) - SMALL.latency_seconds(
+        done.tier, done.message_bytes
+    )
     sent = np.bincount(done.gpu[done.source], weights=carried, minlength=gpus)
     assert shared >= sent.max() * (1 - 1e-12)
     one = work(found, Dealt.on_grid(gpus, layout), SMALL)
@@ -193,7 +276,9 @@ def test_a_map_may_be_the_cyclic_one(found: Supernodes, gpus: int) -> None:
 
 
 def chain(count: int) -> Supernodes:
-    return supernodes(triangle_of(sp.diags_array([np.ones(count), np.ones(count - 1)], offsets=[0, -1])), 1)
+    return supernodes(
+        triangle_of(sp.diags_array([np.ones(count), np.ones(count - 1)], offsets=[0, -1])), 1
+    )
 
 
 def test_a_chain_takes_all_its_tasks_in_turn() -> None:
@@ -206,7 +291,9 @@ def test_a_chain_takes_all_its_tasks_in_turn() -> None:
     two = solve(work(chain(1000), Dealt.on_grid(2, "columns"), machine), machine)
     assert two.messages == {"socket": 999, "node": 0, "network": 0}
     assert two.message_bytes == 999 * 8
-    assert two.path_seconds == pytest.approx(alone.path_seconds + 999 * float(machine.message(SOCKET).seconds(8)))
+    assert two.path_seconds == pytest.approx(
+        alone.path_seconds + 999 * float(machine.message(SOCKET).seconds(8))
+    )
     assert two.latency_share > 0.99
 
 
@@ -215,12 +302,16 @@ def test_an_arrow_receives_all_at_once_or_in_turn() -> None:
     arrow = np.eye(count)
     arrow[-1] = 1
     found = supernodes(triangle_of(sp.csc_array(arrow)), 1)
-    done = work(found, Dealt.on_grid(count, "columns"), replace(SMALL, gpus_per_socket=9, gpus_per_node=9))
+    done = work(
+        found, Dealt.on_grid(count, "columns"), replace(SMALL, gpus_per_socket=9, gpus_per_node=9)
+    )
     machine = replace(SMALL, gpus_per_socket=9, gpus_per_node=9)
     message = float(machine.message(SOCKET).seconds(8))
     first, last = 24 / machine.high, 12 / machine.high
     assert solve(done, machine).path_seconds == pytest.approx(first + message + last)
-    assert solve(done, machine, queue="receiver").path_seconds == pytest.approx(first + 8 * message + last)
+    assert solve(done, machine, queue="receiver").path_seconds == pytest.approx(
+        first + 8 * message + last
+    )
 
 
 def test_a_gpu_cannot_read_faster_than_its_memory() -> None:
@@ -251,7 +342,7 @@ def test_gpu_counts_fill_nodes(node: int, most: int) -> None:
     assert counts[-1] <= most
 
 
-# --- what the answer says ---------------------------------------------------------------------------------------------
+# --- what the answer says -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +351,16 @@ def laplace() -> Supernodes:
 
     line = sp.diags_array([-np.ones(29), 2 * np.ones(30), -np.ones(29)], offsets=[-1, 0, 1])
     matrix = sp.csc_array(sp.kron(line, sp.eye_array(30)) + sp.kron(sp.eye_array(30), line))
-    return supernodes(triangle_of(splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0, options={"SymmetricMode": True}).L))
+    return supernodes(
+        triangle_of(
+            splu(
+                matrix,
+                permc_spec="MMD_AT_PLUS_A",
+                diag_pivot_thresh=0,
+                options={"SymmetricMode": True},
+            ).L
+        )
+    )
 
 
 def test_the_sweet_spot_is_the_fastest_run_with_the_fewest_gpus(laplace: Supernodes) -> None:
@@ -293,13 +393,21 @@ def test_gains_name_both_sides(laplace: Supernodes) -> None:
 def test_the_document(laplace: Supernodes) -> None:
     found = json.loads(json.dumps(sweep(laplace, fabric(), [1, 12]).as_dict()))
     assert found["supernodes"]["count"] == len(laplace)
-    assert found["supernodes"]["concurrency_mean"] * found["supernodes"]["levels"] == pytest.approx(len(laplace))
+    assert found["supernodes"]["concurrency_mean"] * found["supernodes"]["levels"] == pytest.approx(
+        len(laplace)
+    )
     assert len(found["runs"]) == 2 * len(VARIANTS)
     assert {"2.6 times less", "4 times longer"} <= {
-        w for v in found["variants"] for w in ("2.6 times less", "4 times longer") if w in v["changes"]
+        w
+        for v in found["variants"]
+        for w in ("2.6 times less", "4 times longer")
+        if w in v["changes"]
     }
     assert all(gain["changes"] for gain in found["gains"])
-    assert all(run["path_messages"] == sum(run[f"path_{t}_messages"] for t in TIERS[1:]) for run in found["runs"])
+    assert all(
+        run["path_messages"] == sum(run[f"path_{t}_messages"] for t in TIERS[1:])
+        for run in found["runs"]
+    )
 
 
 def test_no_run_is_replayed_twice(laplace: Supernodes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +479,9 @@ def test_a_super_gpu_draws_more_without_any_message() -> None:
     dense = supernodes(triangle_of(sp.csc_array(np.tril(np.ones((5, 5))))))
     runs = {run.what: run for run in sweep(dense, fabric(), [12]).runs}
     assert runs["super-GPU"].all_messages == 0
-    assert runs["super-GPU"].seconds == pytest.approx(runs["as is"].seconds / 2, rel=1e-9), "two nodes are merged"
+    assert runs["super-GPU"].seconds == pytest.approx(runs["as is"].seconds / 2, rel=1e-9), (
+        "two nodes are merged"
+    )
 
 
 def test_the_answer_in_one_sentence(laplace: Supernodes) -> None:
@@ -381,6 +491,12 @@ def test_the_answer_in_one_sentence(laplace: Supernodes) -> None:
     apart = supernodes(triangle_of(sp.eye_array(24_000, format="csc")))
     answer = sweep(apart, replace(SMALL, low=1.0), [2, 4, 8], "columns")
     time = show(answer.best().seconds, "s")
-    assert answer.sentence() == f"matrix: fastest on 8 GPUs, the most that were tried, {time}: 4 times as fast as on 2"
+    assert (
+        answer.sentence()
+        == f"matrix: fastest on 8 GPUs, the most that were tried, {time}: 4 times as fast as on 2"
+    )
     more = sweep(apart, replace(SMALL, low=1.0), [1, 590, 600, 610], "columns")
-    assert more.sentence().endswith(": 600 times as fast as on 1; 590 GPUs come within 5%") and "fastest on 600 GPUs, " in more.sentence()
+    assert (
+        more.sentence().endswith(": 600 times as fast as on 1; 590 GPUs come within 5%")
+        and "fastest on 600 GPUs, " in more.sentence()
+    )

@@ -1,18 +1,21 @@
 """Predictions of the message replay beside MPI runs whose messages were really delayed.
 
-A prediction is the measured run time without delay, plus the increase in the replay of an undelayed recording when the latency of the
-network grows by the delay.  The network's parameters are fitted to the undelayed recording of a ping-pong alone.
+A prediction is the measured run time without delay, plus the increase in the replay of an undelayed
+recording when the latency of the network grows by the delay.  The network's parameters are fitted
+to the undelayed recording of a ping-pong alone.
 
-Recordings stand in one folder: a folder for each program, in it a text file for each rank (``rank-0.txt``, packed or not).  A file of
-measurements is JSON, times in seconds unless a name says otherwise::
+Recordings stand in one folder: a folder for each program, in it a text file for each rank
+(``rank-0.txt``, packed or not).  A file of measurements is JSON, times in seconds unless a name
+says otherwise::
 
     {"most_bytes": 131072,                                         no message is longer, and all of them leave at once
      "programs": {"halo": {"recorded_s": 0.096}},                  run time of the recording
      "points": [{"program": "halo", "delay_ns": 0, "seconds": [0.096, 0.095]},
                 {"program": "halo", "delay_ns": 30000, "waited_ns": 30400, "seconds": [0.12, 0.13]}]}
 
-`delay_ns` is the delay that was set.  `waited_ns`, which is optional, is the mean delay of the receives that had to wait: the set delay and
-the time by which they went on later than due.  The prediction is for `waited_ns`.
+`delay_ns` is the delay that was set.  `waited_ns`, which is optional, is the mean delay of the
+receives that had to wait: the set delay and the time by which they went on later than due.  The
+prediction is for `waited_ns`.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ from turnbuckle.trace import Trace, read
 
 #: Fidelity whose results the accuracy card holds.
 MODEL: Final[Fidelity] = "logp"
-#: Baselines: the undelayed run, and the undelayed run plus one delay for each message that the busiest rank receives.
+#: Baselines: the undelayed run, and the undelayed run plus one delay for each message that the
+#: busiest rank receives.
 BASELINES: Final = ("nothing", "count")
 #: Bandwidth of a link that limits nothing [B/s].
 UNLIMITED: Final = 1e15
@@ -57,7 +61,9 @@ class Point:
     """Measured and predicted run time at one delay of one program."""
 
     program: str
-    delay_ns: int  #: delay that was set; predictions are for the mean delay that messages really had [ns]
+    delay_ns: (
+        int  #: delay that was set; predictions are for the mean delay that messages really had [ns]
+    )
     #: seconds, undelayed: run times with the delay, and without any [s]
     seconds: tuple[float, ...]
     undelayed: tuple[float, ...]
@@ -74,7 +80,9 @@ class Point:
         return statistics.median(self.undelayed)
 
     def interval(self, model: str = MODEL) -> tuple[float, float]:
-        """Return the 90 % interval [s] of the median of the runs, from the spread of the undelayed runs."""
+        """Return the 90 % interval [s] of the median of the runs, from the spread of the undelayed
+        runs.
+        """
         return around(self.predicted[model], self.base, self.undelayed, len(self.seconds))
 
     def off(self, model: str = MODEL) -> float:
@@ -82,7 +90,9 @@ class Point:
         return self.predicted[model] / self.measured - 1.0
 
     def added_off(self, model: str = MODEL) -> float:
-        """Return the predicted less the measured run time, as a share of the increase by the delay."""
+        """Return the predicted less the measured run time, as a share of the increase by the
+        delay.
+        """
         return (self.predicted[model] - self.measured) / (self.measured - self.base)
 
 
@@ -100,52 +110,85 @@ class Program:
 
 
 def calibrated(trace: Trace, most_bytes: float) -> Setup:
-    """Fit the network's parameters to an undelayed ping-pong: straight lines through its shortest and its longest messages.
+    """Fit the network's parameters to an undelayed ping-pong: straight lines through its shortest
+    and its longest messages.
 
     Raises A192 where the first two ranks do not exchange messages of several sizes.
 
-    A send occupies its processor for o + n O, and so does a receive; the rest of the time from the begin of the send to the end of the
-    receive is L + n G.
+    A send occupies its processor for o + n O, and so does a receive; the rest of the time from the
+    begin of the send to the end of the receive is L + n G.
 
     Parameters
     ----------
     most_bytes : no message is longer, and all of them leave at once.
     """
-    mpi = trace.mpi.with_columns(text=trace.text(trace.mpi)).join(trace.mpi_ranks, on="thread").sort("start_ns")
-    send, receive = (mpi.filter(rank=rank, text=name) for rank, name in ((0, "MPI_Send"), (1, "MPI_Recv")))
+    mpi = (
+        trace.mpi.with_columns(text=trace.text(trace.mpi))
+        .join(trace.mpi_ranks, on="thread")
+        .sort("start_ns")
+    )
+    send, receive = (
+        mpi.filter(rank=rank, text=name) for rank, name in ((0, "MPI_Send"), (1, "MPI_Recv"))
+    )
     if send.height != receive.height or send["size_bytes"].n_unique() < 2:
-        raise error_of("A192.sizes", where=trace.name, found=f"{send.height} sends of rank 0, {receive.height} receives of rank 1")
+        raise error_of(
+            "A192.sizes",
+            where=trace.name,
+            found=f"{send.height} sends of rank 0, {receive.height} receives of rank 1",
+        )
     size = send["size_bytes"].to_numpy()
     sending = (send["end_ns"] - send["start_ns"]).to_numpy() * 1e-9
     whole = (receive["end_ns"].to_numpy() - send["start_ns"].to_numpy()) * 1e-9
     ends = [int(size.min()), int(size.max())]
-    (short_sending, long_sending), (short, long) = ([float(np.median(times[size == n])) for n in ends] for times in (sending, whole))
+    (short_sending, long_sending), (short, long) = (
+        [float(np.median(times[size == n])) for n in ends] for times in (sending, whole)
+    )
     span = ends[1] - ends[0]
     overhead_per_byte = max(long_sending - short_sending, 0.0) / span
     per_byte = max((long - short) / span - 2 * overhead_per_byte, 0.0)
     overhead = min(short_sending - ends[0] * overhead_per_byte, short / 2)
     latency = max(short - 2 * (overhead + ends[0] * overhead_per_byte) - ends[0] * per_byte, 0.0)
     overhead_bandwidth = 1 / overhead_per_byte if overhead_per_byte else 0.0
-    setup = Setup(path="host", ranks_per_node=1, hop_seconds=latency / 2, overhead_seconds=overhead, eager_limit_bytes=most_bytes)
-    return replace(setup, overhead_bandwidth=overhead_bandwidth, card_bandwidth=1 / max(per_byte, 1 / UNLIMITED))
+    setup = Setup(
+        path="host",
+        ranks_per_node=1,
+        hop_seconds=latency / 2,
+        overhead_seconds=overhead,
+        eager_limit_bytes=most_bytes,
+    )
+    return replace(
+        setup,
+        overhead_bandwidth=overhead_bandwidth,
+        card_bandwidth=1 / max(per_byte, 1 / UNLIMITED),
+    )
 
 
 def run_time(traffic: Traffic, setup: Setup, fidelity: Fidelity, delay_ns: float) -> float:
-    """Return the replayed run time on the network of a setup whose latency is longer by the delay; two links lie between two ranks [s]."""
-    far = replace(setup, fidelity=fidelity, hop_seconds=(setup.hop_seconds or 0.0) + delay_ns * 1e-9 / 2)
+    """Return the replayed run time on the network of a setup whose latency is longer by the delay;
+    two links lie between two ranks [s].
+    """
+    far = replace(
+        setup, fidelity=fidelity, hop_seconds=(setup.hop_seconds or 0.0) + delay_ns * 1e-9 / 2
+    )
     return replayed(traffic, far, followed=False).row.seconds
 
 
 def most_messages(traffic: Traffic) -> int:
-    """Count the messages that reach the rank that gets most of them, those of collectives among them."""
+    """Count the messages that reach the rank that gets most of them, those of collectives among
+    them.
+    """
     messages, _ = all_messages(traffic)
     return int(np.bincount(traffic.rank[messages.receive]).max())
 
 
 def programs(
-    measurements: Mapping[str, Any], recordings: Path, network: str, fidelities: Sequence[Fidelity] = (MODEL,)
+    measurements: Mapping[str, Any],
+    recordings: Path,
+    network: str,
+    fidelities: Sequence[Fidelity] = (MODEL,),
 ) -> tuple[Setup, list[Program]]:
-    """Predict every point of measurements.  Raises A192 where a program has no recording or no points, or `network` is no ping-pong.
+    """Predict every point of measurements.  Raises A192 where a program has no recording or no
+    points, or `network` is no ping-pong.
 
     Parameters
     ----------
@@ -154,7 +197,8 @@ def programs(
 
     Returns the network, and the programs in the order of the file.
     """
-    # Only folders that exist are read, so a name in the measurements cannot lead outside the recordings.
+    # Only folders that exist are read, so a name in the measurements cannot lead outside the
+    # recordings.
     places = {place.parent.name: place for place in sorted(recordings.glob("*/rank-0.txt*"))}
 
     def recording(name: str) -> Trace:
@@ -164,25 +208,51 @@ def programs(
 
     setup = calibrated(recording(network), measurements["most_bytes"])
     return setup, [
-        _program(name, about["recorded_s"], measurements["points"], recorded(build(recording(name))), setup, fidelities)
+        _program(
+            name,
+            about["recorded_s"],
+            measurements["points"],
+            recorded(build(recording(name))),
+            setup,
+            fidelities,
+        )
         for name, about in measurements["programs"].items()
     ]
 
 
 def _program(
-    name: str, seconds: float, measured: Sequence[Mapping[str, Any]], traffic: Traffic, setup: Setup, fidelities: Sequence[Fidelity]
+    name: str,
+    seconds: float,
+    measured: Sequence[Mapping[str, Any]],
+    traffic: Traffic,
+    setup: Setup,
+    fidelities: Sequence[Fidelity],
 ) -> Program:
     """Predict the points of one program from its recording, of which `seconds` is the run time."""
-    times = {p["delay_ns"]: tuple(p["seconds"]) for p in measured if p["program"] == name and p["seconds"]}
-    waited = {p["delay_ns"]: float(p.get("waited_ns", p["delay_ns"])) for p in measured if p["program"] == name}
+    times = {
+        p["delay_ns"]: tuple(p["seconds"])
+        for p in measured
+        if p["program"] == name and p["seconds"]
+    }
+    waited = {
+        p["delay_ns"]: float(p.get("waited_ns", p["delay_ns"]))
+        for p in measured
+        if p["program"] == name
+    }
     undelayed = times.pop(0, ())
     if len(undelayed) < 2 or not times:
-        raise error_of("A192.delays", where=clipped(name), found=f"{len(undelayed)} runs without delay, {len(times)} delays")
+        raise error_of(
+            "A192.delays",
+            where=clipped(name),
+            found=f"{len(undelayed)} runs without delay, {len(times)} delays",
+        )
     near = {fidelity: run_time(traffic, setup, fidelity, 0) for fidelity in fidelities}
     count, base = most_messages(traffic), statistics.median(undelayed)
     points = []
     for delay, delayed in times.items():
-        predicted = {str(f): base + run_time(traffic, setup, f, waited[delay]) - near[f] for f in fidelities}
+        predicted = {
+            str(f): base + run_time(traffic, setup, f, waited[delay]) - near[f] for f in fidelities
+        }
         predicted |= {"nothing": base, "count": base + count * waited[delay] * 1e-9}
         points.append(Point(name, delay, delayed, undelayed, predicted))
     return Program(name, seconds, near, count, traffic.unmatched, undelayed, tuple(points))
@@ -194,7 +264,9 @@ def words(delay_ns: int) -> str:
 
 
 def delayed_messages(case: Case, question: Ask, data: Data) -> Iterator[Row]:
-    """Predict A's runs with delayed messages: every point by the replay, and the baselines as one line for each program."""
+    """Predict A's runs with delayed messages: every point by the replay, and the baselines as one
+    line for each program.
+    """
     measurements = read_measurements(data.path(case, question.text("measured")), FORM)
     _, measured = programs(measurements, data.path(case, case.a.file), question.text("network"))
     if not measured:
@@ -202,7 +274,17 @@ def delayed_messages(case: Case, question: Ask, data: Data) -> Iterator[Row]:
     for program in measured:
         for p in program.points:
             quantity = f"{p.program}, messages {words(p.delay_ns)} later"
-            yield Row(case.name, "message delay", MODEL, quantity, "s", p.predicted[MODEL], p.measured, *p.interval(), count=len(p.seconds))
+            yield Row(
+                case.name,
+                "message delay",
+                MODEL,
+                quantity,
+                "s",
+                p.predicted[MODEL],
+                p.measured,
+                *p.interval(),
+                count=len(p.seconds),
+            )
     for program in measured:
         for model in BASELINES:
             yield _together(case.name, model, program)
@@ -214,4 +296,14 @@ def _together(case: str, model: str, program: Program) -> Row:
     predicted = sum(p.predicted[model] for p in program.points)
     off = sum(abs(p.predicted[model] - p.measured) for p in program.points) / measured
     count = len(program.points)
-    return Row(case, "message delay", model, f"{program.name}, all points", "s", predicted, measured, wmape=off, count=count)
+    return Row(
+        case,
+        "message delay",
+        model,
+        f"{program.name}, all points",
+        "s",
+        predicted,
+        measured,
+        wmape=off,
+        count=count,
+    )

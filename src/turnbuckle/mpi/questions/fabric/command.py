@@ -1,4 +1,6 @@
-"""``turnbuckle model fabric``: machines as networks, with their parts, bandwidths and shared links."""
+"""``turnbuckle model fabric``: machines as networks, with their parts, bandwidths and shared
+links.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,29 @@ if TYPE_CHECKING:
 
 Name = Annotated[
     MachineName | None,
-    Parameter(help="a machine (lassen, frontier, ...), file.toml or SimGrid's platform.xml; all that come with Turnbuckle if left out"),
+    Parameter(
+        help=(
+            "a machine (lassen, frontier, ...), file.toml or SimGrid's platform.xml; all that "
+            "come with Turnbuckle if left out"
+        )
+    ),
 ]
-Nodes = Annotated[int | None, Parameter(name="--nodes", help="look at so many nodes instead of all")]
-Check = Annotated[bool, Parameter(name="--check", help="say what is doubtful in the file, and no more", negative=())]
+Nodes = Annotated[
+    int | None, Parameter(name="--nodes", help="look at so many nodes instead of all")
+]
+Check = Annotated[
+    bool,
+    Parameter(name="--check", help="say what is doubtful in the file, and no more", negative=()),
+]
 
 #: Largest number of columns of a matrix on a terminal.
 _WIDE = 8
 
 
 def fabric(name: Name = None, /, *, nodes: Nodes = None, check: Check = False) -> ModelAnswer:
-    """Show a machine as a network: parts, wires with their sources, routes between parts, shared wires, bisection."""
+    """Show a machine as a network: parts, wires with their sources, routes between parts, shared
+    wires, bisection.
+    """
     from turnbuckle.mpi.questions.fabric import question as study
     from turnbuckle.replay.contention.network_file import bundled, read_network
 
@@ -47,10 +61,17 @@ def fabric(name: Name = None, /, *, nodes: Nodes = None, check: Check = False) -
         fabrics = [study.fabric(read_network(n)) for n in bundled()]
         listed = [_row(f) for f in fabrics]
         document = {"schema_version": SCHEMA_VERSION, "networks": listed}
-        return ModelAnswer(document, listed, partial(_all_remarks if check else _print_all, result=fabrics))
+        return ModelAnswer(
+            document, listed, partial(_all_remarks if check else _print_all, result=fabrics)
+        )
     result = study.fabric(read_network(name), nodes or 0)
-    ways = [{k: v for k, v in w.as_dict().items() if k != "wires"} | {"wires": len(w.wires)} for w in result.ways]
-    return ModelAnswer(result.as_dict(), ways, partial(_remarks if check else _print, result=result))
+    ways = [
+        {k: v for k, v in w.as_dict().items() if k != "wires"} | {"wires": len(w.wires)}
+        for w in result.ways
+    ]
+    return ModelAnswer(
+        result.as_dict(), ways, partial(_remarks if check else _print, result=result)
+    )
 
 
 def _row(result: Fabric) -> dict[str, object]:
@@ -61,10 +82,26 @@ def _row(result: Fabric) -> dict[str, object]:
     made = d.node
     natures = [f.nature for f in d.facts]
     about = {"name": d.name, "title": d.title, "machine": d.machine, "nodes": d.nodes or None}
-    parts = {"gpus": len(made.parts_of("gpu")) if made else 0, "cards": len(made.cards) if made else 1, "bandwidth": d.bandwidth}
-    widths = {name: getattr(result, name) for name in ("bisection_bandwidth", "injection_bandwidth")}
-    counts = {"assumed": natures.count("assumed"), "assumed_in_part": natures.count("assumed in part")}
-    return about | parts | {"shape": shape_words(d.shape, d.backbone)} | widths | {"numbers": len(natures)} | counts
+    parts = {
+        "gpus": len(made.parts_of("gpu")) if made else 0,
+        "cards": len(made.cards) if made else 1,
+        "bandwidth": d.bandwidth,
+    }
+    widths = {
+        name: getattr(result, name) for name in ("bisection_bandwidth", "injection_bandwidth")
+    }
+    counts = {
+        "assumed": natures.count("assumed"),
+        "assumed_in_part": natures.count("assumed in part"),
+    }
+    return (
+        about
+        | parts
+        | {"shape": shape_words(d.shape, d.backbone)}
+        | widths
+        | {"numbers": len(natures)}
+        | counts
+    )
 
 
 def _print_all(console: Terminal, result: list[Fabric]) -> None:
@@ -77,15 +114,29 @@ def _print_all(console: Terminal, result: list[Fabric]) -> None:
         row = _row(f)
         share = f.bisection_bandwidth / f.injection_bandwidth
         kind = str(row["shape"]).split(",")[0]
-        counts = (f"{row['nodes']:,}" if row["nodes"] else "any", str(row["gpus"]), str(row["cards"]))
+        counts = (
+            f"{row['nodes']:,}" if row["nodes"] else "any",
+            str(row["gpus"]),
+            str(row["cards"]),
+        )
         assumed = f"{row['assumed']} of {row['numbers']}"
-        table.add_row(Text(f.described.name, "bold"), *counts, show(f.described.bandwidth, "B/s"), kind, f"{share:.0%}", assumed)
+        table.add_row(
+            Text(f.described.name, "bold"),
+            *counts,
+            show(f.described.bandwidth, "B/s"),
+            kind,
+            f"{share:.0%}",
+            assumed,
+        )
     console.print(table)
     console.print()
     for f in result:
         console.print(Text(f.described.title))
     console.print()
-    console.note("GPUs and NICs: per node; bisection: share of what half the NICs inject; assumed: share of the numbers")
+    console.note(
+        "GPUs and NICs: per node; bisection: share of what half the NICs inject; assumed: "
+        "share of the numbers"
+    )
 
 
 def _print(console: Terminal, result: Fabric) -> None:
@@ -95,14 +146,22 @@ def _print(console: Terminal, result: Fabric) -> None:
     d = result.described
     console.print(Text.assemble((d.name, "bold"), f"  {d.title}"))
     lines = [f"shape {shape_words(d.shape, d.backbone)}"]
-    links = f"{result.links_between:,} links between nodes and {result.links_inside:,} wires inside, one way each"
+    links = (
+        f"{result.links_between:,} links between nodes and {result.links_inside:,} wires inside, "
+        "one way each"
+    )
     lines.append(
-        f"{result.nodes:,} {'node' if result.nodes == 1 else 'nodes'}, {result.cards:,} {'NIC' if result.cards == 1 else 'NICs'}, {links}"
+        f"{result.nodes:,} {'node' if result.nodes == 1 else 'nodes'}, {result.cards:,} "
+        f"{'NIC' if result.cards == 1 else 'NICs'}, {links}"
     )
     if result.cards > 1:
-        lines.append(f"longest route {result.diameter_links} links, {show(result.diameter_seconds, 's')}")
+        lines.append(
+            f"longest route {result.diameter_links} links, {show(result.diameter_seconds, 's')}"
+        )
         share = result.bisection_bandwidth / result.injection_bandwidth
-        half = f"{show(result.bisection_bandwidth, 'B/s')}, {share:.0%} of what half the NICs inject"
+        half = (
+            f"{show(result.bisection_bandwidth, 'B/s')}, {share:.0%} of what half the NICs inject"
+        )
         lines.append(f"bisection {half} (one way)")
     for line in lines:
         console.print(Text(line))
@@ -122,7 +181,10 @@ def _print_facts(console: Terminal, described: Described) -> None:
     table.add_column("")
     for f in described.facts:
         table.add_row(
-            Text(f.what), Text(f.value), f"{sources.index(f.source) + 1}", Text("" if f.nature == "cited" else f.nature, "yellow")
+            Text(f.what),
+            Text(f.value),
+            f"{sources.index(f.source) + 1}",
+            Text("" if f.nature == "cited" else f.nature, "yellow"),
         )
     console.print(table)
     console.print()
@@ -139,8 +201,14 @@ def _print_ways(console: Terminal, result: Fabric) -> None:
         return
     shown = targets[:_WIDE]
     sections: list[tuple[str, Callable[[Way], str]]] = [
-        ("bandwidth of the narrowest wire [GB/s], from (down) to (across)", lambda w: f"{w.bandwidth / 1e9:.4g}" if w.wires else "-"),
-        ("latency [us] / wires, the same ways", lambda w: f"{w.seconds / 1e-6:.3g}/{len(w.wires)}" if w.wires else "-"),
+        (
+            "bandwidth of the narrowest wire [GB/s], from (down) to (across)",
+            lambda w: f"{w.bandwidth / 1e9:.4g}" if w.wires else "-",
+        ),
+        (
+            "latency [us] / wires, the same ways",
+            lambda w: f"{w.seconds / 1e-6:.3g}/{len(w.wires)}" if w.wires else "-",
+        ),
     ]
     for what, cell in sections:
         console.print()
@@ -152,11 +220,17 @@ def _print_ways(console: Terminal, result: Fabric) -> None:
         rows = [(source, [cell(ways[source, target]) for target in shown]) for source in ends]
         for _, alike in groupby(rows, key=lambda row: (row[0].split()[0], row[1])):
             names, cells = zip(*alike, strict=True)
-            table.add_row(Text(names[0] if len(names) == 1 else f"{names[0]} to {names[-1].split()[-1]}"), *cells[0])
+            table.add_row(
+                Text(names[0] if len(names) == 1 else f"{names[0]} to {names[-1].split()[-1]}"),
+                *cells[0],
+            )
         console.print(table)
     if len(targets) > len(shown) or result.left_out:
         more = len(targets) - len(shown)
-        console.note(f"{more} more columns, {result.left_out} parts left out; --format json has {len(result.ways)} ways")
+        console.note(
+            f"{more} more columns, {result.left_out} parts left out; --format json has "
+            f"{len(result.ways)} ways"
+        )
 
 
 def _print_together(console: Terminal, result: Fabric) -> None:
@@ -167,7 +241,9 @@ def _print_together(console: Terminal, result: Fabric) -> None:
     console.note("all at once: what the worst placed gets", "italic")
     table = unframed("who", "alone", "together", "shared by", "wire", words=("who", "wire"))
     for t in result.together:
-        table.add_row(t.what, show(t.alone, "B/s"), show(t.bandwidth, "B/s"), str(t.sharing), Text(t.wire))
+        table.add_row(
+            t.what, show(t.alone, "B/s"), show(t.bandwidth, "B/s"), str(t.sharing), Text(t.wire)
+        )
     console.print(table)
 
 
@@ -184,7 +260,12 @@ def _remarks(console: Terminal, result: Fabric, *, with_head: bool = True) -> in
     listed = remarks(result)
     if with_head:
         d = result.described
-        console.print(Text.assemble((d.name, "bold"), f"  {len(d.facts)} numbers, {len(listed)} remark{'s' if len(listed) != 1 else ''}"))
+        console.print(
+            Text.assemble(
+                (d.name, "bold"),
+                f"  {len(d.facts)} numbers, {len(listed)} remark{'s' if len(listed) != 1 else ''}",
+            )
+        )
     elif listed:
         console.print()
     for line in listed:

@@ -1,12 +1,14 @@
-"""Costs of a message between GPUs, through host memory or straight from device memory (Khetawat et al., GPUDirect in TraceR-CODES).
+"""Costs of a message between GPUs, through host memory or straight from device memory (Khetawat et
+al., GPUDirect in TraceR-CODES).
 
     HostCopy    T = wire(n) + copies (d + c n)         each copy: latency d, c per byte
     GPUDirect   T = wire(n) + pins p                   each pinning of device memory costs p
 
-The paper does not state how many copies and pins it charges for each message; its break-even and its largest gain fit one of each
-(preset `SEED_G`).  By physics a message between two nodes needs a copy at the sender and one at the receiver, and memory that stays
-pinned is pinned once (`PHYSICS`; decision D8).  The wire time, which both paths share, is an argument: these forms have no protocol, no
-contention and no overlap of copies with the wire.
+The paper does not state how many copies and pins it charges for each message; its break-even and
+its largest gain fit one of each (preset `SEED_G`).  By physics a message between two nodes needs a
+copy at the sender and one at the receiver, and memory that stays pinned is pinned once (`PHYSICS`;
+decision D8).  The wire time, which both paths share, is an argument: these forms have no protocol,
+no contention and no overlap of copies with the wire.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ PHYSICS = Paths(copies=2, pins=0, copy_latency=2e-6, copy_per_byte=0.07e-9, pin_
 
 
 def of_machine(name: str | Machine) -> Paths:
-    """Return the costs of `PHYSICS` with the host copies of a machine of the catalogue: pinned copies on its links, none on one memory.
+    """Return the costs of `PHYSICS` with the host copies of a machine of the catalogue: pinned
+    copies on its links, none on one memory.
 
-    What the machine does not state, and the name "", keep the values of `PHYSICS`.  Both directions count with their mean.
+    What the machine does not state, and the name "", keep the values of `PHYSICS`.  Both directions
+    count with their mean.
 
     >>> of_machine("mi300a").copies, round(1e-9 / of_machine("lassen").copy_per_byte, 1)
     (0.0, 65.4)
@@ -52,7 +56,9 @@ def of_machine(name: str | Machine) -> Paths:
     machine = load(name)
     if machine.copies_vanish:
         return replace(PHYSICS, copies=0.0, copy_latency=0.0, copy_per_byte=0.0)
-    latency = [v for link in HOST_WAYS if (v := machine.value(link_parameter(link, "latency"))) is not None]
+    latency = [
+        v for link in HOST_WAYS if (v := machine.value(link_parameter(link, "latency"))) is not None
+    ]
     rates = [link_bandwidth(machine, link, machine) for link in HOST_WAYS]
     per_byte = [1.0 / float(rate) for rate in rates if rate is not None]
     return replace(
@@ -62,7 +68,9 @@ def of_machine(name: str | Machine) -> Paths:
     )
 
 
-def hostcopy_seconds(size_bytes: Float | float, wire_seconds: Float | float, paths: Paths = SEED_G) -> Float:
+def hostcopy_seconds(
+    size_bytes: Float | float, wire_seconds: Float | float, paths: Paths = SEED_G
+) -> Float:
     """Return the time of a message through host memory [s].
 
     Parameters
@@ -73,10 +81,15 @@ def hostcopy_seconds(size_bytes: Float | float, wire_seconds: Float | float, pat
     >>> float(hostcopy_seconds(32768, 32768 / 12.5e9).round(10))
     6.9152e-06
     """
-    return np.asarray(wire_seconds + paths.copies * (paths.copy_latency + paths.copy_per_byte * np.asarray(size_bytes)))
+    return np.asarray(
+        wire_seconds
+        + paths.copies * (paths.copy_latency + paths.copy_per_byte * np.asarray(size_bytes))
+    )
 
 
-def gpudirect_seconds(size_bytes: Float | float, wire_seconds: Float | float, paths: Paths = SEED_G) -> Float:
+def gpudirect_seconds(
+    size_bytes: Float | float, wire_seconds: Float | float, paths: Paths = SEED_G
+) -> Float:
     """Return the time of a message straight from device memory [s].
 
     >>> float(gpudirect_seconds(32768, 32768 / 12.5e9).round(10))
@@ -86,7 +99,8 @@ def gpudirect_seconds(size_bytes: Float | float, wire_seconds: Float | float, pa
 
 
 def break_even_bytes(paths: Paths = SEED_G) -> float:
-    """Return the size from which GPUDirect is faster [B]; 0 where it always is, infinite where it never is.
+    """Return the size from which GPUDirect is faster [B]; 0 where it always is, infinite where it
+    never is.
 
     >>> round(break_even_bytes(SEED_G))
     28571
@@ -117,7 +131,8 @@ def copy_bandwidth(paths: Paths = SEED_G) -> float:
 
 
 def run_time_increase(share: float, communication_increase: float) -> float:
-    """Return the relative increase of a run time whose communication, a `share` of it, grows by `communication_increase`.
+    """Return the relative increase of a run time whose communication, a `share` of it, grows by
+    `communication_increase`.
 
     >>> run_time_increase(0.4, 0.5)
     0.2

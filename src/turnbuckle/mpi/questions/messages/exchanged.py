@@ -1,4 +1,5 @@
-"""Kind of sweep that replays the messages of an MPI run, with one `Setup` per point, for a recording or a schedule.
+"""Kind of sweep that replays the messages of an MPI run, with one `Setup` per point, for a
+recording or a schedule.
 
 A068  a schedule without the speed of a rank
 A069  a speed for a recording or a GOAL schedule, which have durations of their own
@@ -34,9 +35,12 @@ class Exchange(Setup):
 
     Attributes
     ----------
-    flops_per_second : speed of each rank, for schedules that count work in flops [FLOP/s]; recordings and GOAL hold times instead.
-    part : what is asked about of a recording: auto, whole, steady, kernels, 2s..3s, step=5-9 or nvtx=NAME.
-    source_network : network of the recording, by name or file; empty fits it to the recording's messages.
+    flops_per_second : speed of each rank, for schedules that count work in flops [FLOP/s];
+        recordings and GOAL hold times instead.
+    part : what is asked about of a recording: auto, whole, steady, kernels, 2s..3s, step=5-9 or
+        nvtx=NAME.
+    source_network : network of the recording, by name or file; empty fits it to the recording's
+        messages.
     """
 
     flops_per_second: float | None = field(default=None, metadata={"unit": "FLOP/s"})
@@ -84,7 +88,8 @@ def _possible(name: str, value: float | str) -> None:
         try:
             checked(replace(Setup(), **{name: value}))  # type: ignore[arg-type]
         except UsageError as error:
-            if error.found.startswith(f"{name} of "):  # and not two settings that do not go together
+            # and not two settings that do not go together
+            if error.found.startswith(f"{name} of "):
                 raise
 
 
@@ -96,7 +101,8 @@ def traffic_of(given: Path | Run, *, flops_per_second: float | None = None) -> T
     Parameters
     ----------
     given : a schedule, a recording, or one that was read.
-    flops_per_second : speed of each rank [FLOP/s]; needed for a time-independent trace, refused for recordings and GOAL.
+    flops_per_second : speed of each rank [FLOP/s]; needed for a time-independent trace, refused for
+        recordings and GOAL.
     """
     schedule = given if isinstance(given, Path) and schedules.sniff(given) else None
     counts_flops = schedule is not None and not schedules.timed(schedule)
@@ -111,18 +117,33 @@ def traffic_of(given: Path | Run, *, flops_per_second: float | None = None) -> T
 
 def _exchanged(held: Held, asked: Exchange) -> Mapping[str, Any]:
     """Return the row of one point of the sweep."""
-    # A sweep may mix schedules and recordings, and the speed applies only to schedules that count flops.
-    schedule, timed = held.once("schedule", lambda: (schedules.sniff(held.path), schedules.timed(held.path)))
+    # A sweep may mix schedules and recordings, and the speed applies only to schedules that count
+    # flops.
+    schedule, timed = held.once(
+        "schedule", lambda: (schedules.sniff(held.path), schedules.timed(held.path))
+    )
     if schedule and asked.part not in ("auto", "whole"):
         raise error_of("A069.part", where=held.path.name, found=f"part {clipped(asked.part, 40)}")
     speed = asked.flops_per_second if schedule and not timed else None
     run: tuple[object, ...] = (speed, asked.part)
-    recording = None if schedule else held.once(("timeline", asked.part, asked.source_network), lambda: _recording(held, asked))
+    recording = (
+        None
+        if schedule
+        else held.once(
+            ("timeline", asked.part, asked.source_network), lambda: _recording(held, asked)
+        )
+    )
     given = held.path if recording is None else recording.run
     traffic = held.once(("traffic", *run), lambda: traffic_of(given, flops_per_second=speed))
     if recording is not None:
         recording, setup = recording.on(asked)
-        asked = replace(asked, **{name: getattr(setup, name) for name in ("network", "hop_seconds", "overhead_seconds", "card_bandwidth")})
+        asked = replace(
+            asked,
+            **{
+                name: getattr(setup, name)
+                for name in ("network", "hop_seconds", "overhead_seconds", "card_bandwidth")
+            },
+        )
     checked(driving(asked, traffic))
     on_timeline = recording is not None and asked.ranks in (0, traffic.ranks)
     if asked.compute_of and not on_timeline:
@@ -160,10 +181,18 @@ def _unmatched(traffic: Traffic) -> float:
 
 
 def _files(asked: Exchange) -> Mapping[str, Any]:
-    """Return hashes of the files that place ranks and describe the network, where the settings name such files."""
+    """Return hashes of the files that place ranks and describe the network, where the settings name
+    such files.
+    """
     named = {name: getattr(asked, name) for name in ("mapping", "network", "source_network")}
-    made = {name: machine.content for name, machine in named.items() if isinstance(machine, Machine)}
-    return made | {n: hashed(Path(file)) for n, file in named.items() if n not in made and _file(file) and Path(file).is_file()}
+    made = {
+        name: machine.content for name, machine in named.items() if isinstance(machine, Machine)
+    }
+    return made | {
+        n: hashed(Path(file))
+        for n, file in named.items()
+        if n not in made and _file(file) and Path(file).is_file()
+    }
 
 
 MESSAGES: Final = Kind("messages", Exchange, _exchanged, inputs=_files)

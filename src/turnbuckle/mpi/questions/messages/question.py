@@ -1,8 +1,10 @@
-"""Effect of GPUDirect on a recorded MPI run: its messages replayed by several data paths, for several node shapes.
+"""Effect of GPUDirect on a recorded MPI run: its messages replayed by several data paths, for
+several node shapes.
 
-Buffers of messages are where the recording or `Setup.buffers` says, else in device memory.  A message from there goes through host memory
-with copies (``hostcopy``), straight from GPU to GPU inside a node (``p2p``) or between nodes too (``gpudirect``), or at no cost besides the
-network (``host``).  Compute stays as recorded (Khetawat et al., GPUDirect in TraceR-CODES).
+Buffers of messages are where the recording or `Setup.buffers` says, else in device memory.  A
+message from there goes through host memory with copies (``hostcopy``), straight from GPU to GPU
+inside a node (``p2p``) or between nodes too (``gpudirect``), or at no cost besides the network
+(``host``).  Compute stays as recorded (Khetawat et al., GPUDirect in TraceR-CODES).
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ PATHS: Final[tuple[Path, ...]] = ("host", "hostcopy", "gpudirect")
 LONGEST_CHAIN: Final = 5_000_000
 
 
-#: Refusals of the timeline that leave a recording its messages alone, and findings about what its run times rest on.
+#: Refusals of the timeline that leave a recording its messages alone, and findings about what its
+#: run times rest on.
 _NO_TIMES: Final = ("A122", "A193")
 _OF_THE_NETWORK: Final = ("A351", "A380", "A381", "A389")
 #: Settings that a timeline does not have, as they are left out.
@@ -124,7 +127,9 @@ class Recorded:
         return self.run.prepared(replace(nething(), replay="auto"))
 
     def other(self, setup: Setup) -> Other:
-        """Return the run on the network of a setup; raises as `turnbuckle.projection.elsewhere.network.other_network`."""
+        """Return the run on the network of a setup; raises as
+        `turnbuckle.projection.elsewhere.network.other_network`.
+        """
         asked = OnNetwork(setup.network, words_of(setup, (*NO_PRICES, "network")), self.source)  # type: ignore[arg-type]
         return other_network(self.run.between, self.ready.timeline, asked, self.ready.trust)
 
@@ -141,7 +146,9 @@ class Recorded:
 
     @cached_property
     def mpi(self) -> MpiTime | None:
-        """Return what the recorded time in calls of MPI is made of; None where the recording does not show its network."""
+        """Return what the recorded time in calls of MPI is made of; None where the recording does
+        not show its network.
+        """
         return None if self.silent is not None else self.other(Setup(path="host")).carried.mpi
 
     @property
@@ -149,40 +156,61 @@ class Recorded:
         """Return on what its times on another network rest."""
         if self.silent is not None:
             return (self.silent,)
-        return tuple(f for f in self.other(Setup(path="host")).carried.findings if f.code in _OF_THE_NETWORK)
+        return tuple(
+            f for f in self.other(Setup(path="host")).carried.findings if f.code in _OF_THE_NETWORK
+        )
 
     def on(self, setup: Setup) -> tuple[Recorded, Setup]:
-        """Return the recording and a setup that has the numbers of the recording's own network, where that one is meant."""
+        """Return the recording and a setup that has the numbers of the recording's own network,
+        where that one is meant.
+        """
         if setup.network != OBSERVED:
             return self, setup
         target = self.other(Setup(path="host", network=OBSERVED)).carried.target
         bandwidth = setup.card_bandwidth or target.bandwidth or UNLIMITED
         hop = target.hop_s if setup.hop_seconds is None else setup.hop_seconds
-        numbers: dict[str, Any] = {"hop_seconds": hop, "overhead_seconds": target.overhead_s, "card_bandwidth": bandwidth}
+        numbers: dict[str, Any] = {
+            "hop_seconds": hop,
+            "overhead_seconds": target.overhead_s,
+            "card_bandwidth": bandwidth,
+        }
         return replace(self, own=True), replace(setup, network="", **numbers)
 
-    def timed(self, row: Row, traffic: Traffic, setup: Setup, *, followed: bool, extra: float = 0.0) -> Row:
+    def timed(
+        self, row: Row, traffic: Traffic, setup: Setup, *, followed: bool, extra: float = 0.0
+    ) -> Row:
         """Return the row of a replay of messages alone with the times of the whole run.
 
         Parameters
         ----------
-        extra : what is added to the run time by settings that only the replay of messages alone has [s] (`_EXTRA`).
+        extra : what is added to the run time by settings that only the replay of messages alone has
+            [s] (`_EXTRA`).
         """
         # on its own network a run is as recorded, whichever network that is
         as_recorded = self.silent is not None and self.own and setup.path == "host"
         if self.silent is not None and not (as_recorded and self.ready.timeline):
-            return replace(row, seconds=self.ready.measured if as_recorded else math.nan, busiest_share=math.nan)
+            return replace(
+                row,
+                seconds=self.ready.measured if as_recorded else math.nan,
+                busiest_share=math.nan,
+            )
         other = None if as_recorded else self.other(setup)
         timeline = timeline_of(self.ready) if other is None else other.settled()[0]
         run = timeline.run
         computes = np.where(run.category == "mpi", 1.0, setup.compute)
-        change = replace(no_change(len(run)), ratio=computes, host=np.full(1, setup.compute), network=np.ones(1))
+        change = replace(
+            no_change(len(run)), ratio=computes, host=np.full(1, setup.compute), network=np.ones(1)
+        )
         instants, path = timeline.path(change)
         seconds = self.ready.measured + (float(instants.max()) - timeline.unchanged_seconds) + extra
         took, explained = traffic.in_calls(instants), traffic.explained
         talk, kept = (float(took[which].sum()) / traffic.ranks for which in (explained, ~explained))
-        waits = row.gpu_wait_seconds if setup.gpu_shared != "no" and row.gpu_wait_seconds > 0 else 0.0
-        parts: dict[str, Any] = self._chain(other, timeline, instants, path, traffic, setup) if followed else {}
+        waits = (
+            row.gpu_wait_seconds if setup.gpu_shared != "no" and row.gpu_wait_seconds > 0 else 0.0
+        )
+        parts: dict[str, Any] = (
+            self._chain(other, timeline, instants, path, traffic, setup) if followed else {}
+        )
         parts |= {"chain_compute_seconds": parts["chain_compute_seconds"] + extra} if parts else {}
         busy = row.busiest_share * row.seconds / seconds if seconds else 0.0
         return replace(
@@ -197,21 +225,34 @@ class Recorded:
         )
 
     def _chain(
-        self, other: Other | None, timeline: TimelineReplay, instants: Float, path: Int, traffic: Traffic, setup: Setup
+        self,
+        other: Other | None,
+        timeline: TimelineReplay,
+        instants: Float,
+        path: Int,
+        traffic: Traffic,
+        setup: Setup,
     ) -> dict[str, float]:
-        """Return what the critical path is made of [s]: compute, copies of messages, messages under way, and what is left."""
+        """Return what the critical path is made of [s]: compute, copies of messages, messages under
+        way, and what is left.
+        """
         graph = timeline.graph
         spent = instants[graph.target[path]] - instants[graph.source[path]]
         calls = np.zeros(len(graph.activity), dtype=np.int8)
         calls[traffic.row] = np.where(traffic.explained, 2, 1)
-        kind = calls[graph.owner[path]] * np.isin(graph.kind[path], [EDGE["meet"], EDGE["call"], EDGE["run"]])
+        kind = calls[graph.owner[path]] * np.isin(
+            graph.kind[path], [EDGE["meet"], EDGE["call"], EDGE["run"]]
+        )
         copies = np.zeros(len(path))
         if other is not None and setup.path in ("hostcopy", "p2p"):
             plain = self.other(replace(setup, path="host")).added_ns()
             there = path < len(plain)
             copied = (other.added_ns()[: len(plain)][path[there]] - plain[path[there]]) * 1e-9
             copies[there] = np.clip(copied, 0.0, spent[there])
-        of = {name: float(spent[kind == k].sum()) for k, name in enumerate(("compute", "others", "network"))}
+        of = {
+            name: float(spent[kind == k].sum())
+            for k, name in enumerate(("compute", "others", "network"))
+        }
         whole = self.ready.measured - timeline.unchanged_seconds
         copied_in = [float(copies[kind == k].sum()) for k in (0, 1, 2)]
         return {
@@ -223,19 +264,28 @@ class Recorded:
         }
 
 
-def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False, followed: bool = True, recording: Recorded | None = None) -> Replayed:
+def replayed(
+    traffic: Traffic,
+    setup: Setup,
+    *,
+    traced: bool = False,
+    followed: bool = True,
+    recording: Recorded | None = None,
+) -> Replayed:
     """Replay a run under one setup.
 
-    Messages alone are replayed by contention, which tells of links, of each message, and of deadlocks; the times of a recorded run are
-    those of its timeline.
+    Messages alone are replayed by contention, which tells of links, of each message, and of
+    deadlocks; the times of a recorded run are those of its timeline.
 
     Raises A072, A074, A091 to A094, A099: an impossible setup; A170, no grid to repeat.
 
     Parameters
     ----------
     traced : keep the times of every message and operation, however large the program is.
-    recording : what the traffic was recorded from; None for schedules, patterns, and messages alone.
-    followed : follow the chain behind the run time, unless the program is too large; without it the row has no times of a chain.
+    recording : what the traffic was recorded from; None for schedules, patterns, and messages
+        alone.
+    followed : follow the chain behind the run time, unless the program is too large; without it the
+        row has no times of a chain.
     """
     asked = checked(driving(setup, traffic))
     whole, timed = traffic, recording if asked.ranks in (0, traffic.ranks) else None
@@ -254,22 +304,59 @@ def replayed(traffic: Traffic, setup: Setup, *, traced: bool = False, followed: 
     except UsageError as error:
         if error.code != "A071":
             raise
-        waits_described = [] if setup.chunk_bytes or graph else waits_in(traffic, program, error, setup.collectives)
+        waits_described = (
+            []
+            if setup.chunk_bytes or graph
+            else waits_in(traffic, program, error, setup.collectives)
+        )
         detail = f": {'; '.join(waits_described)}" if waits_described else ""
         stuck = graph.waits_in(error.waiting) if graph else error.found + detail
         row = Row(
-            *shape, math.nan, float(compute.mean()) - kept, kept, math.nan, math.nan, between, within, math.nan, "", math.nan, stuck=stuck
+            *shape,
+            math.nan,
+            float(compute.mean()) - kept,
+            kept,
+            math.nan,
+            math.nan,
+            between,
+            within,
+            math.nan,
+            "",
+            math.nan,
+            stuck=stuck,
         )
         return Replayed(row, program, network, node, None)
     nic_bytes, busiest, share = _busiest(done, network)
-    queued = np.maximum(in_resources(program, done, len(compute)) - compute, 0.0) if queues else np.zeros(1)
+    queued = (
+        np.maximum(in_resources(program, done, len(compute)) - compute, 0.0)
+        if queues
+        else np.zeros(1)
+    )
     communication = float(np.mean(done.ends[: len(compute)] - compute - queued))
     parts, times = chain(program, done) if followed else None, (math.nan,) * 5
     if parts is not None:
         on_gpu = parts.resources if graph is None else 0.0
-        times = (parts.compute, parts.copies, parts.network, on_gpu, parts.delays + parts.overheads + parts.resources - on_gpu)
+        times = (
+            parts.compute,
+            parts.copies,
+            parts.network,
+            on_gpu,
+            parts.delays + parts.overheads + parts.resources - on_gpu,
+        )
     talk = (communication, math.nan if shared and not queues else float(queued.mean()))
-    row = Row(*shape, done.seconds, float(compute.mean()) - kept, kept, *talk, between, within, nic_bytes, busiest, share, *times)
+    row = Row(
+        *shape,
+        done.seconds,
+        float(compute.mean()) - kept,
+        kept,
+        *talk,
+        between,
+        within,
+        nic_bytes,
+        busiest,
+        share,
+        *times,
+    )
     if timed is not None:
         extra, without = 0.0, replace(asked, **_EXTRA)
         if without != asked:
@@ -287,13 +374,18 @@ def _by_distance(program: Program, network: Network) -> tuple[float, float]:
     """Return the bytes of messages between ranks inside nodes, and between nodes."""
     parts = len(network.made_of.parts)
     between_ranks = program.source != program.target
-    same_node = np.asarray(program.start)[between_ranks] // parts == np.asarray(program.end)[between_ranks] // parts
+    same_node = (
+        np.asarray(program.start)[between_ranks] // parts
+        == np.asarray(program.end)[between_ranks] // parts
+    )
     size = np.asarray(program.size_bytes)[between_ranks]
     return float(size[same_node].sum()), float(size[~same_node].sum())
 
 
 def _busiest(done: Contended, network: Network) -> tuple[float, str, float]:
-    """Return the bytes through the busiest link of a NIC, the link that was busy longest, and the share of the run in which it was."""
+    """Return the bytes through the busiest link of a NIC, the link that was busy longest, and the
+    share of the run in which it was.
+    """
     if not len(done.carried_bytes) or done.seconds == 0:
         return 0.0, "", 0.0
     capacity = np.array(network.capacities())
@@ -303,7 +395,11 @@ def _busiest(done: Contended, network: Network) -> tuple[float, str, float]:
     clocks = np.array(["share" in wire for wire in network.wires], dtype=np.bool_)
     busy[network.links_between :].reshape(network.hosts, len(clocks))[:, clocks] = 0.0
     top = int(busy.argmax())
-    return float(done.carried_bytes[:nic_links].max(initial=0.0)), network.link(top) if busy[top] > 0 else "", float(busy[top])
+    return (
+        float(done.carried_bytes[:nic_links].max(initial=0.0)),
+        network.link(top) if busy[top] > 0 else "",
+        float(busy[top]),
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -315,7 +411,8 @@ class Answered(Shown):
     traffic: Traffic
     setup: Setup
     rows: tuple[Row, ...]
-    points: tuple[Point, ...] = ()  #: gain on the best shape with each unknown cost changed (`verdict`)
+    #: gain on the best shape with each unknown cost changed (`verdict`)
+    points: tuple[Point, ...] = ()
     recording: Recorded | None = field(default=None, repr=False)
     on_network: tuple[Finding, ...] = ()  #: on what its times on another network rest
 
@@ -343,7 +440,9 @@ class Answered(Shown):
 
     def gain(self, ranks_per_node: int) -> float:
         """Return the communication time by host copies over that by GPUDirect, less 1."""
-        host, direct = (self.row(ranks_per_node, p).communication_seconds for p in ("hostcopy", "gpudirect"))
+        host, direct = (
+            self.row(ranks_per_node, p).communication_seconds for p in ("hostcopy", "gpudirect")
+        )
         return host / direct - 1.0 if direct != 0 else 0.0
 
     def run_gain(self, ranks_per_node: int) -> float:
@@ -353,7 +452,9 @@ class Answered(Shown):
 
     @property
     def grid(self) -> str:
-        """Return the grid by which the run was repeated to more ranks, with its assumptions; empty where it was not repeated."""
+        """Return the grid by which the run was repeated to more ranks, with its assumptions; empty
+        where it was not repeated.
+        """
         if self.setup.ranks in (0, self.traffic.ranks):
             return ""
         recorded_grid = grid_of(self.traffic)
@@ -363,24 +464,46 @@ class Answered(Shown):
     def described(self) -> str:
         """Return the description of the network in words."""
         network = network_of(self.setup, 1)
-        shape = {FatTree: "a fat tree", Torus: "a torus", Dragonfly: "a dragonfly"}.get(type(network.shape), "one switch")
-        shape += f" with a backbone of {show(network.backbone.bandwidth, 'B/s')}" if network.backbone else ""
+        shape = {FatTree: "a fat tree", Torus: "a torus", Dragonfly: "a dragonfly"}.get(
+            type(network.shape), "one switch"
+        )
+        shape += (
+            f" with a backbone of {show(network.backbone.bandwidth, 'B/s')}"
+            if network.backbone
+            else ""
+        )
         made = network.made_of
-        inside = max((w.bandwidth for w in made.wires if made.parts[w.source] == made.parts[w.target] == "host 0"), default=0.0)
-        parts = [f"{shape}{' of ' + self.setup.network_name if self.setup.network else ''}", f"{show(network.bandwidth, 'B/s')} per NIC"]
-        parts += [f"{show(network.hop_seconds, 's')} per link"] + [f"{show(inside, 'B/s')} inside nodes"] * (inside > 0)
+        inside = max(
+            (
+                w.bandwidth
+                for w in made.wires
+                if made.parts[w.source] == made.parts[w.target] == "host 0"
+            ),
+            default=0.0,
+        )
+        parts = [
+            f"{shape}{' of ' + self.setup.network_name if self.setup.network else ''}",
+            f"{show(network.bandwidth, 'B/s')} per NIC",
+        ]
+        parts += [f"{show(network.hop_seconds, 's')} per link"] + [
+            f"{show(inside, 'B/s')} inside nodes"
+        ] * (inside > 0)
         return ", ".join(parts)
 
     @property
     def best(self) -> int:
-        """Return the ranks per node of the shape with the largest gain, of several nodes if there is one."""
+        """Return the ranks per node of the shape with the largest gain, of several nodes if there
+        is one.
+        """
         unstuck = [n for n in self.shapes if not math.isnan(self.gain(n))]
         several = [n for n in unstuck if self.row(n, "host").nodes > 1]
         return max(several or unstuck or self.shapes[:1], key=self.gain)
 
     @cached_property
     def buffers(self) -> str:
-        """Return where the buffers of messages are, and whether that is recorded, stated or assumed."""
+        """Return where the buffers of messages are, and whether that is recorded, stated or
+        assumed.
+        """
         if recorded_places := stated(self.setup.buffers, self.traffic):
             return recorded_places.sentence
         if assumed(self.setup.buffers, self.traffic):
@@ -413,16 +536,25 @@ class Answered(Shown):
         """Say why the recording has no answer; empty where it has one."""
         stuck = {r.path: r.stuck for r in self.rows if r.stuck}
         if stuck:
-            return f"by {' and '.join(stuck)} this run deadlocks: its sends rely on being buffered ({next(iter(stuck.values()))})"
-        matched_calls = 2 * len(self.traffic.messages.send) + sum(r.activity.size for r in self.traffic.rounds)
+            return (
+                f"by {' and '.join(stuck)} this run deadlocks: its sends rely on being buffered "
+                f"({next(iter(stuck.values()))})"
+            )
+        matched_calls = 2 * len(self.traffic.messages.send) + sum(
+            r.activity.size for r in self.traffic.rounds
+        )
         unmatched = self.traffic.unmatched
         if unmatched > matched_calls:
-            return f"no verdict: {unmatched:,} of {unmatched + matched_calls:,} calls have no counterpart in this recording"
+            return (
+                f"no verdict: {unmatched:,} of {unmatched + matched_calls:,} calls have no "
+                "counterpart in this recording"
+            )
         kept = _kept_between_two(self.traffic)
         replayed_seconds = self.row(self.best, "hostcopy").communication_seconds
         if kept > replayed_seconds:
             return (
-                f"no verdict: sends and receives without a counterpart keep {show(kept, 's')} a rank, more than the "
+                f"no verdict: sends and receives without a counterpart keep {show(kept, 's')} a "
+                "rank, more than the "
                 f"{show(replayed_seconds, 's')} that could be replayed"
             )
         return ""
@@ -433,45 +565,84 @@ class Answered(Shown):
         where = f"{best} rank{'s' * (best > 1)} per node"
         host, direct = (self.row(best, path) for path in ("hostcopy", "gpudirect"))
         if not self.setup.paid.copies:
-            return "GPUDirect makes no difference: CPU and GPU have one memory, and there is nothing to copy"
+            return (
+                "GPUDirect makes no difference: CPU and GPU have one memory, and there is "
+                "nothing to copy"
+            )
         if self.recorded_on_host:
-            return "GPUDirect makes no difference: no message of this run begins or ends in device memory"
+            return (
+                "GPUDirect makes no difference: no message of this run begins or ends in device "
+                "memory"
+            )
         if word == "makes no difference":
-            return f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of this run{reach}"
+            return (
+                f"GPUDirect makes no difference of {NO_DIFFERENCE:.0%} to the communication of "
+                f"this run{reach}"
+            )
         if word == "undecided":
-            return f"it is undecided whether GPUDirect helps{reach}, and what decides is: {made.decides} ({where})"
+            return (
+                f"it is undecided whether GPUDirect helps{reach}, and what decides is: "
+                f"{made.decides} ({where})"
+            )
         if word == "does not help":
-            return f"GPUDirect does not help: by host copies communication takes at least {-made.high:.1%} less time{reach} ({where})"
-        cut = f"communication from {show(host.communication_seconds, 's')} to {show(direct.communication_seconds, 's')} per rank"
-        run = "" if math.isnan(host.seconds) else f", and the run time from {show(host.seconds, 's')} to {show(direct.seconds, 's')}"
+            return (
+                "GPUDirect does not help: by host copies communication takes at least "
+                f"{-made.high:.1%} less time{reach} ({where})"
+            )
+        cut = (
+            f"communication from {show(host.communication_seconds, 's')} to "
+            f"{show(direct.communication_seconds, 's')} per rank"
+        )
+        run = (
+            ""
+            if math.isnan(host.seconds)
+            else f", and the run time from {show(host.seconds, 's')} to {show(direct.seconds, 's')}"
+        )
         return f"GPUDirect helps: it cuts {cut}{run} ({where}){reach}"
 
     @property
     def findings(self) -> list[Finding]:
-        """Return the findings about calls without a counterpart, the first by rank, call and time; or about flaws of a graph."""
+        """Return the findings about calls without a counterpart, the first by rank, call and time;
+        or about flaws of a graph.
+        """
         if isinstance(self.traffic, OperationGraph):
             return list(self.traffic.findings)
         alone = (
             ("A311", self.traffic.unmatched, self.traffic.unmatched_calls),
             ("A353", *self.traffic.unknown),
             ("A382", self.traffic.staged, ""),
-            ("A386", int((self.traffic.gpus_of_rank > 1).sum()), f"{self.setup.driven} GPUs for each rank"),
+            (
+                "A386",
+                int((self.traffic.gpus_of_rank > 1).sum()),
+                f"{self.setup.driven} GPUs for each rank",
+            ),
         )
         found = [finding(code, count, detail) for code, count, detail in alone if count]
         return advised([*found, *self.on_network], self.traffic.recorder)
 
     @property
     def collectives(self) -> int | None:
-        """Return the number of collectives; None for a graph: its operations have no names, and its collectives appear as messages only."""
-        return None if isinstance(self.traffic, OperationGraph) else sum(len(r.block_bytes) for r in self.traffic.rounds)
+        """Return the number of collectives; None for a graph: its operations have no names, and its
+        collectives appear as messages only.
+        """
+        return (
+            None
+            if isinstance(self.traffic, OperationGraph)
+            else sum(len(r.block_bytes) for r in self.traffic.rounds)
+        )
 
     def kept_calls(self) -> dict[str, tuple[int, float]] | None:
-        """Return number and seconds of the calls that keep their length, by name; None for a graph, as for `collectives`."""
+        """Return number and seconds of the calls that keep their length, by name; None for a graph,
+        as for `collectives`.
+        """
         return None if isinstance(self.traffic, OperationGraph) else self.traffic.kept()
 
     def gains(self) -> list[dict[str, float]]:
         """Return the gain of communication and of the run time on each node shape."""
-        return [{"ranks_per_node": n, "communication": self.gain(n), "run_time": self.run_gain(n)} for n in self.shapes]
+        return [
+            {"ranks_per_node": n, "communication": self.gain(n), "run_time": self.run_gain(n)}
+            for n in self.shapes
+        ]
 
 
 def shapes(ranks_per_node: Sequence[int]) -> list[int]:
@@ -482,7 +653,11 @@ def shapes(ranks_per_node: Sequence[int]) -> list[int]:
 
 
 def paths(
-    traffic: Traffic, setup: Setup | None = None, *, ranks_per_node: Sequence[int] = (1, 2, 4), recording: Recorded | None = None
+    traffic: Traffic,
+    setup: Setup | None = None,
+    *,
+    ranks_per_node: Sequence[int] = (1, 2, 4),
+    recording: Recorded | None = None,
 ) -> Answered:
     """Replay a recorded MPI run by three data paths, for several node shapes.
 
@@ -493,7 +668,9 @@ def paths(
         recording, setup = recording.on(setup)
     asked = [replace(setup, ranks_per_node=n, path=p) for n in each for p in PATHS]
     rows = tuple(replayed(traffic, s, recording=recording).row for s in asked)
-    rests_on = () if recording is None or setup.ranks not in (0, traffic.ranks) else recording.findings
+    rests_on = (
+        () if recording is None or setup.ranks not in (0, traffic.ranks) else recording.findings
+    )
     return ranged(Answered(traffic, setup, rows, recording=recording, on_network=rests_on))
 
 
@@ -504,7 +681,9 @@ def ranged(answer: Answered) -> Answered:
     best = answer.best
     # Many a cost is one of the other path: setups with the same charges are replayed once.
     communication = {
-        charges_of(replace(answer.setup, path=row.path)): row.communication_seconds for row in answer.rows if row.ranks_per_node == best
+        charges_of(replace(answer.setup, path=row.path)): row.communication_seconds
+        for row in answer.rows
+        if row.ranks_per_node == best
     }
 
     def seconds(setup: Setup) -> float:
@@ -515,21 +694,45 @@ def ranged(answer: Answered) -> Answered:
         return communication[charged]
 
     def gain(setup: Setup) -> float:
-        host, direct = (seconds(replace(setup, ranks_per_node=best, path=path)) for path in ("hostcopy", "gpudirect"))
+        host, direct = (
+            seconds(replace(setup, ranks_per_node=best, path=path))
+            for path in ("hostcopy", "gpudirect")
+        )
         return host / direct - 1.0 if direct else 0.0
 
     return replace(answer, points=points(answer.setup, len(answer.traffic.messages.send), gain))
 
 
 def _kept_between_two(traffic: Traffic | OperationGraph) -> float:
-    """Return the mean time of a rank in sends, receives and their waits that keep their recorded length [s]."""
+    """Return the mean time of a rank in sends, receives and their waits that keep their recorded
+    length [s].
+    """
     if isinstance(traffic, OperationGraph):
         return 0.0
     of_two = ("send", "recv", "wait")
-    return sum(seconds for name, (_, seconds) in traffic.kept().items() if any(word in name for word in of_two)) / traffic.ranks
+    return (
+        sum(
+            seconds
+            for name, (_, seconds) in traffic.kept().items()
+            if any(word in name for word in of_two)
+        )
+        / traffic.ranks
+    )
 
 
-def of_run(run: Run, ranks_per_node: Sequence[int] = (1, 2, 4), setup: Setup | None = None, source_network: str = "") -> Answered:
-    """Replay the messages of a recorded MPI run through host memory and by GPUDirect: ``turnbuckle model messages``."""
+def of_run(
+    run: Run,
+    ranks_per_node: Sequence[int] = (1, 2, 4),
+    setup: Setup | None = None,
+    source_network: str = "",
+) -> Answered:
+    """Replay the messages of a recorded MPI run through host memory and by GPUDirect: ``turnbuckle
+    model messages``.
+    """
     asked = run.judged
-    return paths(recorded(asked.profile), setup, ranks_per_node=ranks_per_node, recording=Recorded(asked, source_network))
+    return paths(
+        recorded(asked.profile),
+        setup,
+        ranks_per_node=ranks_per_node,
+        recording=Recorded(asked, source_network),
+    )

@@ -1,16 +1,20 @@
-"""Strong scaling: what a run does on more ranks than were recorded, by a law through recordings of one program on three or more numbers
-of ranks.
+"""Strong scaling: what a run does on more ranks than were recorded, by a law through recordings of
+one program on three or more numbers of ranks.
 
-Each quantity of a rank (compute, communication, messages, bytes, run time) is fitted with one of few forms in the number of ranks n,
+Each quantity of a rank (compute, communication, messages, bytes, run time) is fitted with one of
+few forms in the number of ranks n,
 
     a n^b        a + b log2 n        a + b / n        a + b / sqrt(n)        a + b n
 
-the one that predicts best what it was not fitted to: each recording is left out in turn.  Errors are relative, ln(predicted / recorded).
-The same procedure, the choice of a form included, predicts the largest recording from the smaller ones: that hold-out error is shown with
-the answer, beside those of two baselines.  Where it is larger than `BOUND` the law does not decide.  Fits are least squares (NumPy); two
-recordings that are left have the power law alone, which holds perfect scaling, none, and growth in proportion.
+the one that predicts best what it was not fitted to: each recording is left out in turn.  Errors
+are relative, ln(predicted / recorded). The same procedure, the choice of a form included, predicts
+the largest recording from the smaller ones: that hold-out error is shown with the answer, beside
+those of two baselines.  Where it is larger than `BOUND` the law does not decide.  Fits are least
+squares (NumPy); two recordings that are left have the power law alone, which holds perfect scaling,
+none, and growth in proportion.
 
-Recordings differ in their number of ranks alone: the same program, input and machine.  The time between calls is the recording's.
+Recordings differ in their number of ranks alone: the same program, input and machine.  The time
+between calls is the recording's.
 
     A194  fewer than three numbers of ranks
     A435  several recordings, but no number of ranks that is asked about
@@ -58,7 +62,8 @@ class Fit:
     ----------
     form : its name.
     values : a and b.
-    spread : standard deviation of the relative residuals; NaN where as many numbers were fitted as there are recordings.
+    spread : standard deviation of the relative residuals; NaN where as many numbers were fitted as
+        there are recordings.
     inverse : inverse of the normal equations, for the error of a prediction.
     count : recordings.
     """
@@ -72,11 +77,15 @@ class Fit:
     def value(self, ranks: float) -> float:
         """Return the value at a number of ranks; NaN where the form has none above zero there."""
         a, b = self.values
-        value = a * ranks**b if self.form == POWER else a + b * float(FORMS[self.form](np.array(ranks)))
+        value = (
+            a * ranks**b if self.form == POWER else a + b * float(FORMS[self.form](np.array(ranks)))
+        )
         return value if value > 0 else math.nan
 
     def error(self, ranks: float) -> float:
-        """Return the relative half width (logarithm) of the range of a prediction by the fit alone (Student's t)."""
+        """Return the relative half width (logarithm) of the range of a prediction by the fit alone
+        (Student's t).
+        """
         if self.count <= 2:
             return math.inf
         row = (
@@ -93,7 +102,10 @@ def fitted(ranks: Float, values: Float, form: str) -> Fit:
     if form == POWER:
         design, aim = np.stack([np.ones_like(ranks), np.log(ranks)], axis=1), np.log(values)
     else:
-        design, aim = np.stack([np.ones_like(ranks), FORMS[form](ranks)], axis=1) / values[:, None], np.ones_like(ranks)
+        design, aim = (
+            np.stack([np.ones_like(ranks), FORMS[form](ranks)], axis=1) / values[:, None],
+            np.ones_like(ranks),
+        )
     solution, *_ = np.linalg.lstsq(design, aim, rcond=None)
     residual = aim - design @ solution
     free = len(ranks) - 2
@@ -174,15 +186,17 @@ def law_of(
     ranks_per_node: int = 0,
     repeated_to: dict[int, float | None] | None = None,
 ) -> Law:
-    """Fit a quantity that was recorded at three or more numbers of ranks, and predict it at `ranks`.
+    """Fit a quantity that was recorded at three or more numbers of ranks, and predict it at
+    `ranks`.
 
     Parameters
     ----------
     recorded : value by number of ranks, ascending.
-    repeated_to : what repeating gives, by number of ranks: the one before the largest repeated to it, and the largest repeated to `ranks`.
+    repeated_to : what repeating gives, by number of ranks: the one before the largest repeated to
+        it, and the largest repeated to `ranks`.
 
-    The range is that of the fit by Student's t, no narrower than the hold-out error either way, which grows with the logarithm of the step
-    beyond the largest recording.
+    The range is that of the fit by Student's t, no narrower than the hold-out error either way,
+    which grows with the logarithm of the step beyond the largest recording.
     """
     n, y = np.array(list(recorded), dtype=np.float64), np.array(list(recorded.values()))
     again = repeated_to or {}
@@ -190,11 +204,27 @@ def law_of(
     was = again.get(largest)
     none = math.nan
     unknown = (none, none, none, none, none, none, none)
-    errors_of = (None if was is None or not y[-1] else was / y[-1] - 1.0, before / y[-1] - 1.0 if y[-1] else none)
+    errors_of = (
+        None if was is None or not y[-1] else was / y[-1] - 1.0,
+        before / y[-1] - 1.0 if y[-1] else none,
+    )
     fitted = (recorded, "", *unknown, "undetermined")
-    law = Law(quantity, unit, path, ranks_per_node, *fitted, again.get(ranks), float(y[-1]), *errors_of)
+    law = Law(
+        quantity, unit, path, ranks_per_node, *fitted, again.get(ranks), float(y[-1]), *errors_of
+    )
     if not y.any():
-        return replace(law, form="0", a=0.0, b=0.0, value=0.0, low=0.0, high=0.0, held_out=0.0, left_out=0.0, word="decided")
+        return replace(
+            law,
+            form="0",
+            a=0.0,
+            b=0.0,
+            value=0.0,
+            low=0.0,
+            high=0.0,
+            held_out=0.0,
+            left_out=0.0,
+            word="decided",
+        )
     if not (y > 0).all():
         return law
     fit = best(n, y)
@@ -208,8 +238,21 @@ def law_of(
     wide = none if math.isnan(value) else max(fit.error(ranks), abs(errors[-1]) * step)
     decided = abs(held) <= BOUND and not math.isnan(value)
     left_out = math.expm1(math.sqrt(float(np.mean(np.square(errors)))))
-    law = replace(law, form=fit.form, a=fit.values[0], b=fit.values[1], word="decided" if decided else "undetermined")
-    return replace(law, value=value, low=value * math.exp(-wide), high=value * math.exp(wide), held_out=held, left_out=left_out)
+    law = replace(
+        law,
+        form=fit.form,
+        a=fit.values[0],
+        b=fit.values[1],
+        word="decided" if decided else "undetermined",
+    )
+    return replace(
+        law,
+        value=value,
+        low=value * math.exp(-wide),
+        high=value * math.exp(wide),
+        held_out=held,
+        left_out=left_out,
+    )
 
 
 @dataclass(frozen=True)
@@ -231,31 +274,50 @@ class Scaled(Declared):
 
     def rows(self) -> list[dict[str, object]]:
         """Return a flat row for each law."""
-        plain = ({k: v for k, v in law.as_dict().items() if k not in ("recorded", "interval")} for law in self.laws)
-        return [{**row, "low": law.low, "high": law.high} for row, law in zip(plain, self.laws, strict=True)]
+        plain = (
+            {k: v for k, v in law.as_dict().items() if k not in ("recorded", "interval")}
+            for law in self.laws
+        )
+        return [
+            {**row, "low": law.low, "high": law.high}
+            for row, law in zip(plain, self.laws, strict=True)
+        ]
 
     @property
     def sentence(self) -> str:
         """Say what communication and run time are, or that the law does not decide."""
         out = []
         for law in (
-            next(law for law in self.laws if (law.quantity, law.path) == (name, "hostcopy")) for name in ("run time", "communication")
+            next(law for law in self.laws if (law.quantity, law.path) == (name, "hostcopy"))
+            for name in ("run time", "communication")
         ):
-            off = f"missing {law.held_out:+.0%} where the largest recording was held out" if math.isfinite(law.held_out) else "with no law"
+            off = (
+                f"missing {law.held_out:+.0%} where the largest recording was held out"
+                if math.isfinite(law.held_out)
+                else "with no law"
+            )
             if law.word == "undetermined":
                 out.append(f"{law.quantity} undetermined, {off}")
             else:
-                out.append(f"{law.quantity} {show(law.value, 's')} [{show(law.low, 's')}, {show(law.high, 's')}], {off}")
+                out.append(
+                    f"{law.quantity} {show(law.value, 's')} [{show(law.low, 's')}, "
+                    f"{show(law.high, 's')}], {off}"
+                )
         where = f"{self.laws[-1].ranks_per_node} a node"
         return f"On {self.ranks:,} ranks ({where}, host copies): {'; '.join(out)}"
 
 
-def scaled(traffics: Sequence[Traffic], setup: Setup, *, ranks_per_node: Sequence[int] = (1, 2, 4)) -> Scaled:
-    """Predict a run on ``setup.ranks`` ranks from recordings of it on three or more numbers of ranks.
+def scaled(
+    traffics: Sequence[Traffic], setup: Setup, *, ranks_per_node: Sequence[int] = (1, 2, 4)
+) -> Scaled:
+    """Predict a run on ``setup.ranks`` ranks from recordings of it on three or more numbers of
+    ranks.
 
-    Each recording is replayed by every data path on every node shape, as `turnbuckle.mpi.questions.messages.question.paths` does.
+    Each recording is replayed by every data path on every node shape, as
+    `turnbuckle.mpi.questions.messages.question.paths` does.
 
-    Raises A194, fewer than three numbers of ranks; A435, no number that is asked about; A170 a schedule of operations.
+    Raises A194, fewer than three numbers of ranks; A435, no number that is asked about; A170 a
+    schedule of operations.
     """
     if not setup.ranks:
         raise error_of("A435.ranks", found=f"{len(traffics)} recordings")
@@ -263,10 +325,19 @@ def scaled(traffics: Sequence[Traffic], setup: Setup, *, ranks_per_node: Sequenc
         raise error_of("A170.operations", found="a GOAL schedule")
     runs = {t.ranks: t for t in sorted(traffics, key=lambda t: t.ranks)}
     if len(runs) < FEWEST:
-        raise error_of("A194", found=f"{len(traffics)} recordings, of {', '.join(f'{n:,}' for n in runs)} ranks")
+        raise error_of(
+            "A194",
+            found=f"{len(traffics)} recordings, of {', '.join(f'{n:,}' for n in runs)} ranks",
+        )
     as_recorded = replace(setup, ranks=0)
     largest, before = list(runs)[-1], list(runs)[-2]
-    again = {n: grown for n, grown in ((largest, _repeated(runs[before], largest)), (setup.ranks, _repeated(runs[largest], setup.ranks)))}
+    again = {
+        n: grown
+        for n, grown in (
+            (largest, _repeated(runs[before], largest)),
+            (setup.ranks, _repeated(runs[largest], setup.ranks)),
+        )
+    }
     sizes = {n: _sent(t, as_recorded) for n, t in runs.items()}
     more = {n: None if t is None else _sent(t, as_recorded) for n, t in again.items()}
     laws = [
@@ -288,8 +359,21 @@ def scaled(traffics: Sequence[Traffic], setup: Setup, *, ranks_per_node: Sequenc
                 if name == "compute" and (path != PATHS[0] or each != ranks_per_node[0]):
                     continue  # compute is as recorded by every path
                 of_path, of_shape = ("", 0) if name == "compute" else (path, each)
-                first, repeated = {n: r[k] for n, r in rows.items()}, {n: r and r[k] for n, r in grown.items()}
-                laws.append(law_of(name, "s", first, setup.ranks, path=of_path, ranks_per_node=of_shape, repeated_to=repeated))
+                first, repeated = (
+                    {n: r[k] for n, r in rows.items()},
+                    {n: r and r[k] for n, r in grown.items()},
+                )
+                laws.append(
+                    law_of(
+                        name,
+                        "s",
+                        first,
+                        setup.ranks,
+                        path=of_path,
+                        ranks_per_node=of_shape,
+                        repeated_to=repeated,
+                    )
+                )
     return Scaled(setup.ranks, as_recorded, tuple(laws))
 
 
@@ -304,7 +388,9 @@ def _repeated(traffic: Traffic, ranks: int) -> Traffic | None:
 def _sent(traffic: Traffic, setup: Setup) -> tuple[float, float]:
     """Return messages and bytes that a rank sends, collectives by their algorithm, in the mean."""
     parts = [traffic.messages, *(expanded(rounds, setup.collectives) for rounds in traffic.rounds)]
-    return sum(len(p.send) for p in parts) / traffic.ranks, float(sum(p.size_bytes.sum() for p in parts)) / traffic.ranks
+    return sum(len(p.send) for p in parts) / traffic.ranks, float(
+        sum(p.size_bytes.sum() for p in parts)
+    ) / traffic.ranks
 
 
 def _times(traffic: Traffic, setup: Setup) -> tuple[float, float, float]:

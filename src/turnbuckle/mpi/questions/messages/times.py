@@ -1,9 +1,11 @@
 """Time of each message of a replay, copies included, and both data paths compared by message size.
 
-The time of a message is that of its copy at the sender, of its transfer over the network (memory pinned, handshake, links shared with
-others) and of its copy at the receiver.  It excludes the wait for a partner who is not ready, which is part of the time from the begin of
-the sender's copy to the end of the receiver's.  It also excludes the copies of messages that the sender sends before.  A rank makes its
-copies one after the other, so a run may gain from GPUDirect although its messages, one by one, do not.
+The time of a message is that of its copy at the sender, of its transfer over the network (memory
+pinned, handshake, links shared with others) and of its copy at the receiver.  It excludes the wait
+for a partner who is not ready, which is part of the time from the begin of the sender's copy to the
+end of the receiver's.  It also excludes the copies of messages that the sender sends before.  A
+rank makes its copies one after the other, so a run may gain from GPUDirect although its messages,
+one by one, do not.
 """
 
 from __future__ import annotations
@@ -37,11 +39,15 @@ ALONE: Final[tuple[Literal["host"], Literal["gpudirect"]]] = ("host", "gpudirect
 
 @dataclass(frozen=True)
 class MessageTimes:
-    """Messages between ranks that carry a buffer in device memory; arrays of shape (messages,), with the same messages for every path."""
+    """Messages between ranks that carry a buffer in device memory; arrays of shape (messages,),
+    with the same messages for every path.
+    """
 
     size_bytes: Float  #: size of each message [B]
     seconds: Float  #: time of copies, pinning and transfer, without waiting for a partner [s]
-    elapsed_seconds: Float  #: time from the begin of the sender's copy to the end of the receiver's [s]
+    elapsed_seconds: (
+        Float  #: time from the begin of the sender's copy to the end of the receiver's [s]
+    )
     between: Bool
 
 
@@ -68,7 +74,9 @@ class SizeClass(Declared):
 
     @property
     def elapsed_speedup(self) -> float:
-        """Return the elapsed time, with waiting for partners, by host copies over that by GPUDirect, less 1."""
+        """Return the elapsed time, with waiting for partners, by host copies over that by
+        GPUDirect, less 1.
+        """
         return self.hostcopy_elapsed_seconds / self.gpudirect_elapsed_seconds - 1.0
 
     @property
@@ -89,11 +97,15 @@ class SizeClass(Declared):
 
 def _faster(speedup: float) -> Faster:
     """Return the faster path for a ratio of times, less 1."""
-    return "neither" if abs(speedup) < NO_DIFFERENCE else "GPUDirect" if speedup > 0 else "host copies"
+    return (
+        "neither" if abs(speedup) < NO_DIFFERENCE else "GPUDirect" if speedup > 0 else "host copies"
+    )
 
 
 class _Places:
-    """Operations of a program at which each message is sent, received and awaited, and the copies around them."""
+    """Operations of a program at which each message is sent, received and awaited, and the copies
+    around them.
+    """
 
     def __init__(self, program: Program, done: Float) -> None:
         self.done = done
@@ -115,7 +127,9 @@ class _Places:
         return np.where(self.begins[ops], 0.0, self.done[np.maximum(ops - 1, 0)])
 
     def can_leave(self, program: Program, messages: Int) -> Float:
-        """Return when each message is sent or, if its receive comes after its memory is pinned, by how long pinning takes before that."""
+        """Return when each message is sent or, if its receive comes after its memory is pinned, by
+        how long pinning takes before that.
+        """
         sent, posted = self.done[self.send[messages]], self.post[messages]
         pinned = program.delay_seconds[messages] if len(program.delay_seconds) else 0.0
         rendezvous = (np.asarray(program.leaves)[messages] == Leaves.READY) & (posted >= 0)
@@ -127,19 +141,26 @@ def message_times(traffic: Traffic, setup: Setup, replay: Replayed) -> MessageTi
 
     Parameters
     ----------
-    setup, replay : setup and result of one traced replay of this traffic, by the path ``host``, ``hostcopy`` or ``gpudirect``.
+    setup, replay : setup and result of one traced replay of this traffic, by the path ``host``,
+        ``hostcopy`` or ``gpudirect``.
     """
     program, done = replay.program, replay.done
     if done is None or not len(done.done):
         raise ValueError("the replay did not end, or was not traced")
     messages, call = all_messages(traffic, setup.collectives)
     everywhere = assumed(setup.buffers, traffic)
-    ends = np.ones((len(call), 2), dtype=np.bool_) if everywhere else on_device(setup.buffers, traffic, messages, call)
+    ends = (
+        np.ones((len(call), 2), dtype=np.bool_)
+        if everywhere
+        else on_device(setup.buffers, traffic, messages, call)
+    )
     device = ends.any(axis=1)
     copied = setup.path == "hostcopy"
     pieces = np.ones(len(call), dtype=np.int64)
     if copied and setup.chunk_bytes:
-        pieces = np.where(device, np.maximum(np.ceil(messages.size_bytes / setup.chunk_bytes), 1), 1).astype(np.int64)
+        pieces = np.where(
+            device, np.maximum(np.ceil(messages.size_bytes / setup.chunk_bytes), 1), 1
+        ).astype(np.int64)
     last = np.cumsum(pieces) - 1
     source, target = (np.asarray(v).astype(np.int64) for v in (program.source, program.target))
     selected = np.flatnonzero((messages.size_bytes > 0) & device & (source[last] != target[last]))
@@ -157,31 +178,62 @@ def message_times(traffic: Traffic, setup: Setup, replay: Replayed) -> MessageTi
 
 
 def _of_calls(
-    program: Program, done: Contended, places: _Places, charged: Charges, wired: bool, first: Int, last: Int, ends: Bool
+    program: Program,
+    done: Contended,
+    places: _Places,
+    charged: Charges,
+    wired: bool,
+    first: Int,
+    last: Int,
+    ends: Bool,
 ) -> tuple[Float, Float]:
-    """Return the seconds of messages without and with waiting, where calls come in order; `ends` are those in device memory."""
+    """Return the seconds of messages without and with waiting, where calls come in order; `ends`
+    are those in device memory.
+    """
     size = np.asarray(program.size_bytes, dtype=np.float64)
     sent, awaited = places.send[first], places.wait[last]
     began = places.before(sent)
     if any(charged.sender):
         copy_seconds = charged.sender[0] + charged.sender[1] * size[first]
-        began = np.where(ends[:, 0], places.before(np.maximum(places.taken[sent], 0)) if wired else began - copy_seconds, began)
+        began = np.where(
+            ends[:, 0],
+            places.before(np.maximum(places.taken[sent], 0)) if wired else began - copy_seconds,
+            began,
+        )
     arrived = done.arrived[last]
     # A message that nobody waits for is complete on arrival, and is not copied.
     waited = awaited >= 0
     received = np.where(waited, done.done[awaited], arrived)
-    overhead = np.where(waited, received - np.maximum(arrived, places.before(np.maximum(awaited, 0))), 0.0)
+    overhead = np.where(
+        waited, received - np.maximum(arrived, places.before(np.maximum(awaited, 0))), 0.0
+    )
     over = received
     if any(charged.receiver):
         copy_seconds = charged.receiver[0] + charged.receiver[1] * size[last]
-        copied = done.done[np.minimum(places.given[awaited], len(done.done) - 1)] if wired else received + copy_seconds
+        copied = (
+            done.done[np.minimum(places.given[awaited], len(done.done) - 1)]
+            if wired
+            else received + copy_seconds
+        )
         over = np.where(waited & ends[:, 1], copied, received)
-    seconds = (done.done[sent] - began) + (arrived - places.can_leave(program, first)) + overhead + (over - received)
+    seconds = (
+        (done.done[sent] - began)
+        + (arrived - places.can_leave(program, first))
+        + overhead
+        + (over - received)
+    )
     return seconds, over - began
 
 
 def _of_graph(
-    program: Program, done: Contended, places: _Places, charged: Charges, wired: bool, first: Int, last: Int, ends: Bool
+    program: Program,
+    done: Contended,
+    places: _Places,
+    charged: Charges,
+    wired: bool,
+    first: Int,
+    last: Int,
+    ends: Bool,
 ) -> tuple[Float, Float]:
     """Return the seconds of messages without and with waiting, for a graph of operations.
 
@@ -204,12 +256,18 @@ def _of_graph(
         copied = charged.receiver[0] + charged.receiver[1] * size[last]
         if wired:
             copied = done.done[announced - 2] - places.before(places.taken[announced - 2])
-    seconds = (done.done[sent] - began) + (done.arrived[last] - places.can_leave(program, first)) + paid[1] + copied
+    seconds = (
+        (done.done[sent] - began)
+        + (done.arrived[last] - places.can_leave(program, first))
+        + paid[1]
+        + copied
+    )
     return seconds, over - began
 
 
 def size_classes(hostcopy: MessageTimes, gpudirect: MessageTimes, setup: Setup) -> list[SizeClass]:
-    """Return both paths of one node shape by power-of-two classes of message size, between nodes and inside nodes.
+    """Return both paths of one node shape by power-of-two classes of message size, between nodes
+    and inside nodes.
 
     Parameters
     ----------
@@ -241,8 +299,11 @@ def size_classes(hostcopy: MessageTimes, gpudirect: MessageTimes, setup: Setup) 
     return out
 
 
-def alone_seconds(setup: Setup, path: Literal["host", "gpudirect"], size_bytes: float, *, between: bool) -> float:
-    """Return the time of one message alone on the network of a setup, neither copied nor pinned, with its receiver ready [s].
+def alone_seconds(
+    setup: Setup, path: Literal["host", "gpudirect"], size_bytes: float, *, between: bool
+) -> float:
+    """Return the time of one message alone on the network of a setup, neither copied nor pinned,
+    with its receiver ready [s].
 
     >>> round(alone_seconds(Setup(), "host", 1.25e6, between=True) * 1e6, 3)  # 0.5 us + two links of 0.5 us + 100 us + 0.5 us
     102.0
@@ -252,32 +313,51 @@ def alone_seconds(setup: Setup, path: Literal["host", "gpudirect"], size_bytes: 
     if other == 0:
         return math.nan
     none = np.array([-1])
-    message = Messages(np.array([0]), none, np.array([1]), np.array([1]), none, np.array([max(round(size_bytes), 1)], dtype=np.float64))
+    message = Messages(
+        np.array([0]),
+        none,
+        np.array([1]),
+        np.array([1]),
+        none,
+        np.array([max(round(size_bytes), 1)], dtype=np.float64),
+    )
     ranks = other + 1
-    alone = Traffic(ranks, np.array([0, other]), np.zeros(2), np.zeros(2), np.zeros(ranks), message, (), 1.0, 0)
-    plain_setup = replace(setup, path=path, ranks=0, mapping="linear", buffers="device", pinned="never")
-    return float(message_times(alone, plain_setup, replayed(alone, plain_setup, traced=True)).seconds[0])
+    alone = Traffic(
+        ranks, np.array([0, other]), np.zeros(2), np.zeros(2), np.zeros(ranks), message, (), 1.0, 0
+    )
+    plain_setup = replace(
+        setup, path=path, ranks=0, mapping="linear", buffers="device", pinned="never"
+    )
+    return float(
+        message_times(alone, plain_setup, replayed(alone, plain_setup, traced=True)).seconds[0]
+    )
 
 
 @dataclass(frozen=True)
 class Crossover:
     """Message size from which GPUDirect is faster."""
 
-    size_bytes: float  #: 0 where GPUDirect is faster at every size of the run, infinite where it is at none [B]
-    #: below_bytes, above_bytes: mean sizes of the last class in which GPUDirect is not faster, and of the next class; nan without such
-    #: classes [B].  Between them the difference of both paths is assumed to be linear in the size, as in the closed forms.
+    #: 0 where GPUDirect is faster at every size of the run, infinite where it is at none [B]
+    size_bytes: float
+    #: below_bytes, above_bytes: mean sizes of the last class in which GPUDirect is not faster, and
+    #: of the next class; nan without such classes [B].  Between them the difference of both paths
+    #: is assumed to be linear in the size, as in the closed forms.
     below_bytes: float = math.nan
     above_bytes: float = math.nan
 
     @property
     def in_words(self) -> str:
-        """Return the description of the crossover: a size, or the two sizes between which the run has no messages.
+        """Return the description of the crossover: a size, or the two sizes between which the run
+        has no messages.
 
         >>> Crossover(28571.0, 20480.0, 40960.0).in_words, Crossover(35e3, 8e3, 2e6).in_words
         ('at 28.6 kB', 'between 8 kB and 2 MB, where this run has no messages')
         """
         if self.above_bytes > FAR * self.below_bytes:
-            return f"between {show(self.below_bytes, 'B')} and {show(self.above_bytes, 'B')}, where this run has no messages"
+            return (
+                f"between {show(self.below_bytes, 'B')} and {show(self.above_bytes, 'B')}, where "
+                "this run has no messages"
+            )
         return f"at {show(self.size_bytes, 'B')}"
 
 

@@ -1,7 +1,8 @@
-"""Whether GPUDirect helps: one gain, and its range over what no recording and no network file states.
+"""Whether GPUDirect helps: one gain, and its range over what no recording and no network file
+states.
 
-The gain of communication is asked again with each cost that is not known at either end of what it may be (decision D26).  What the user
-states is not varied.
+The gain of communication is asked again with each cost that is not known at either end of what it
+may be (decision D26).  What the user states is not varied.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from turnbuckle.questions.sweep.summary import gain_word
 
 #: Ends of a 90 % range in standard deviations.
 _REACH: Final = 1.6448536269514722
-#: Largest messages that leave device memory at once by UCX, and the chunks in which libraries cut copies (UCX, MVAPICH2: 64 KiB) [B].
+#: Largest messages that leave device memory at once by UCX, and the chunks in which libraries cut
+#: copies (UCX, MVAPICH2: 64 KiB) [B].
 EAGER_OF_DEVICES: Final = 8192.0
 CHUNK: Final = 65536.0
 #: Runs of more messages are answered as set, without the range.
@@ -54,31 +56,46 @@ class Verdict(Ranged, Declared):
         """Return the range in words; empty where nothing was varied."""
         if not self.points:
             return ""
-        return f"; the gain of communication lies between {self.low:+.1%} and {self.high:+.1%} over costs that nothing states"
+        return (
+            f"; the gain of communication lies between {self.low:+.1%} and {self.high:+.1%} over "
+            "costs that nothing states"
+        )
 
 
 def variants(setup: Setup) -> dict[str, Setup]:
-    """Return the setups in which one unknown cost is at an end of its range, by name, with both presets among them."""
+    """Return the setups in which one unknown cost is at an end of its range, by name, with both
+    presets among them.
+    """
     if not setup.paid.copies:
         return {}
     plain = Setup()
     free = {name: getattr(setup, name) == getattr(plain, name) for name in setup.as_dict()}
     out: dict[str, Setup] = {}
-    unpriced = all(free[name] for name in ("copy_seconds", "copy_bandwidth", "pin_seconds", "pinned"))
+    unpriced = all(
+        free[name] for name in ("copy_seconds", "copy_bandwidth", "pin_seconds", "pinned")
+    )
     for costs in ("physics", "seed_G"):
         if unpriced and costs != setup.costs:
             out[f"costs {costs}"] = replace(setup, costs=costs)
     paid = setup.paid
     if free["copy_seconds"] and free["copy_bandwidth"]:
-        late, slow = math.exp(_REACH * COPY_LATENCY_SD), float(half_normal(np.asarray(_REACH), NODE_SHARE))
+        late, slow = (
+            math.exp(_REACH * COPY_LATENCY_SD),
+            float(half_normal(np.asarray(_REACH), NODE_SHARE)),
+        )
         for word, factor, slower in (("dearer", late, slow), ("cheaper", 1.0 / late, 1.0)):
-            changed: dict[str, Any] = {"copy_seconds": paid.copy_latency * factor, "copy_bandwidth": 1.0 / (paid.copy_per_byte * slower)}
+            changed: dict[str, Any] = {
+                "copy_seconds": paid.copy_latency * factor,
+                "copy_bandwidth": 1.0 / (paid.copy_per_byte * slower),
+            }
             out[f"host copies {word}"] = replace(setup, **changed)
     if free["pinned"]:
         out["memory pinned for each message"] = replace(setup, pinned="each")
         out["memory never pinned"] = replace(setup, pinned="never")
     if free["device_eager_limit_bytes"]:
-        out["small messages leave device memory at once"] = replace(setup, device_eager_limit_bytes=EAGER_OF_DEVICES)
+        out["small messages leave device memory at once"] = replace(
+            setup, device_eager_limit_bytes=EAGER_OF_DEVICES
+        )
     if free["chunk_bytes"]:
         out["copies in chunks of 64 KiB"] = replace(setup, chunk_bytes=CHUNK)
     return out
@@ -100,8 +117,8 @@ def of_run_times(host: float, direct: Callable[[float], float]) -> Verdict:
     host : run time with its copies [s].
     direct : run time without them, for a time of pinning memory for each message [s].
 
-    What the copies cost is recorded.  Not stated is how often memory is pinned: never again once it was, as `physics` has it, or for each
-    message.
+    What the copies cost is recorded.  Not stated is how often memory is pinned: never again once it
+    was, as `physics` has it, or for each message.
     """
 
     def gain(pin_seconds: float) -> float:

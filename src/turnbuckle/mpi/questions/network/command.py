@@ -27,18 +27,33 @@ if TYPE_CHECKING:
 
 Given = Annotated[
     Recorded | None,
-    Parameter(help="a recording that holds all ranks of an MPI run, or a CSV of messages: message, from, to, size [B], after, delay [s]"),
+    Parameter(
+        help=(
+            "a recording that holds all ranks of an MPI run, or a CSV of messages: message, "
+            "from, to, size [B], after, delay [s]"
+        )
+    ),
 ]
 PatternOption = Annotated[
     str | None,
-    Parameter(name="--pattern", help="instead of a file: ping-pong:10 (rounds), sweep:4x4 (grid), shift:16x4 (nodes, by how many)"),
+    Parameter(
+        name="--pattern",
+        help=(
+            "instead of a file: ping-pong:10 (rounds), sweep:4x4 (grid), shift:16x4 (nodes, by "
+            "how many)"
+        ),
+    ),
 ]
-MessageSize = Annotated[str | None, Parameter(name="--message-size", help="of every message of a pattern; 64 KiB if left out")]
+MessageSize = Annotated[
+    str | None,
+    Parameter(name="--message-size", help="of every message of a pattern; 64 KiB if left out"),
+]
 Topology = Annotated[
     str,
     Parameter(
         name="--topology",
-        help="shapes: switch, fat-tree, torus, dragonfly, as large as needed; or with numbers: fat-tree:4x4:1x2, torus:4x4x2, "
+        help="shapes: switch, fat-tree, torus, dragonfly, as large as needed; or with numbers: "
+        "fat-tree:4x4:1x2, torus:4x4x2, "
         "dragonfly:9x4x2x2; or a CSV of cables between switches with a node each: from, to",
     ),
 ]
@@ -46,22 +61,47 @@ FidelityOption = Annotated[
     Literal["limppy", "packet", "flow"],
     Parameter(
         name="--fidelity",
-        help="limppy: packets hold link after link, first come first served; packet: they wait in queues of finite room before each link; "
+        help="limppy: packets hold link after link, first come first served; packet: they wait in "
+        "queues of finite room before each link; "
         "flow: messages share links fairly",
     ),
 ]
-Compute = Annotated[float, Parameter(name="--compute", help="times the recorded compute between calls: 0 leaves messages alone")]
+Compute = Annotated[
+    float,
+    Parameter(
+        name="--compute", help="times the recorded compute between calls: 0 leaves messages alone"
+    ),
+]
 Packet = Annotated[str, Parameter(name="--packet", help="payload of a full packet")]
 Header = Annotated[str, Parameter(name="--header", help="what every packet carries besides")]
-Eager = Annotated[str, Parameter(name="--eager-limit", help="messages up to this size are sent at once")]
-Bandwidth = Annotated[
-    str, Parameter(name="--bandwidth", help="of a link for remote memory access, and for eager packets: two, or one for both")
+Eager = Annotated[
+    str, Parameter(name="--eager-limit", help="messages up to this size are sent at once")
 ]
-NodeLatency = Annotated[str, Parameter(name="--node-latency", help="of a node for eager packets, and for remote memory access")]
+Bandwidth = Annotated[
+    str,
+    Parameter(
+        name="--bandwidth",
+        help="of a link for remote memory access, and for eager packets: two, or one for both",
+    ),
+]
+NodeLatency = Annotated[
+    str,
+    Parameter(
+        name="--node-latency", help="of a node for eager packets, and for remote memory access"
+    ),
+]
 SwitchLatency = Annotated[str, Parameter(name="--switch-latency", help="of a switch, likewise")]
-Legacy = Annotated[bool, Parameter(name="--legacy-headers", help="add the header twice, as LiMPPy does", negative=())]
+Legacy = Annotated[
+    bool,
+    Parameter(name="--legacy-headers", help="add the header twice, as LiMPPy does", negative=()),
+]
 Acknowledged = Annotated[
-    bool, Parameter(name="--acknowledged", help="a packet back when a message is complete, as LiMPPy can", negative=())
+    bool,
+    Parameter(
+        name="--acknowledged",
+        help="a packet back when a message is complete, as LiMPPy can",
+        negative=(),
+    ),
 ]
 
 
@@ -86,7 +126,9 @@ def network(
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
 ) -> ModelAnswer:
-    """Replay the messages of an MPI run, or a graph of messages, on several topologies: run time and load of links on each."""
+    """Replay the messages of an MPI run, or a graph of messages, on several topologies: run time
+    and load of links on each.
+    """
     from turnbuckle.mpi.networks import message_graphs
     from turnbuckle.mpi.networks.limppy import Protocol
     from turnbuckle.mpi.questions.network import question as study
@@ -95,19 +137,37 @@ def network(
         raise error_of("A089.nothing", found="both" if given else "none")
     table = given if isinstance(given, Path) and given.suffix.lower() == ".csv" else None
     if given is None or table is not None:
-        idle = {"--compute": compute != 1.0, "--source": source is not None, "--no-cache": no_cache, **part.idle()}
-        refuse_idle(idle, "messages that nobody recorded have no machine and no compute", "delays stand in the table of messages")
+        idle = {
+            "--compute": compute != 1.0,
+            "--source": source is not None,
+            "--no-cache": no_cache,
+            **part.idle(),
+        }
+        refuse_idle(
+            idle,
+            "messages that nobody recorded have no machine and no compute",
+            "delays stand in the table of messages",
+        )
     if given is not None:
-        refuse_idle({"--message-size": message_size is not None}, "the messages given have sizes of their own", "--pattern takes a size")
+        refuse_idle(
+            {"--message-size": message_size is not None},
+            "the messages given have sizes of their own",
+            "--pattern takes a size",
+        )
     remote, eager = _two(bandwidth, "B/s")
-    (eager_node, remote_node), (eager_switch, remote_switch) = _two(node_latency, "s"), _two(switch_latency, "s")
+    (eager_node, remote_node), (eager_switch, remote_switch) = (
+        _two(node_latency, "s"),
+        _two(switch_latency, "s"),
+    )
     sizes = (round(parse(packet, "B")), round(parse(header, "B")), round(parse(eager_limit, "B")))
     delays = (eager_node, remote_node, eager_switch, remote_switch)
     protocol = Protocol(*sizes, eager, remote, *delays, legacy_headers, acknowledged)
     seen = None
     if given is None:
         assert pattern is not None
-        messages = study.of_graph(message_graphs.pattern(pattern, parse(message_size or "64 KiB", "B")), protocol)
+        messages = study.of_graph(
+            message_graphs.pattern(pattern, parse(message_size or "64 KiB", "B")), protocol
+        )
     elif table is not None:
         messages = study.of_graph(message_graphs.read(table), protocol)
     else:
@@ -116,7 +176,9 @@ def network(
         seen = inspected(given, source, no_cache, part)
         messages = study.of_run(recorded(seen.profile), protocol, compute)
     with working("replaying"):
-        answer = study.networks(messages, [word for word in topology.split(",") if word.strip()], fidelity=fidelity)
+        answer = study.networks(
+            messages, [word for word in topology.split(",") if word.strip()], fidelity=fidelity
+        )
     document = {**answer.as_dict(), **provenance_of(seen)}
     return ModelAnswer(document, [r.as_dict() for r in answer.rows], partial(_print, answer=answer))
 
@@ -139,41 +201,85 @@ def _print(console: Terminal, answer: Answered) -> None:
     elif gain < 5e-4:
         verdict = f"the topology makes no difference: {show(shortest, 's', 4)} on each"
     else:
-        verdict = f"fastest on {best}: {show(shortest, 's', 4)}, slowest on {worst}: {gain:.1%} longer"
+        verdict = (
+            f"fastest on {best}: {show(shortest, 's', 4)}, slowest on {worst}: {gain:.1%} longer"
+        )
     console.note(verdict, "bold")
     table = Table(box=None, pad_edge=False, header_style="dim")
     packets = answer.fidelity == "limppy"
-    for k, name in enumerate(("topology", "run time", "waiting" if packets else "", "links used", "busy", "most", "which")):
+    for k, name in enumerate(
+        (
+            "topology",
+            "run time",
+            "waiting" if packets else "",
+            "links used",
+            "busy",
+            "most",
+            "which",
+        )
+    ):
         if name:
-            table.add_column(name, justify="left" if k in (0, 6) else "right", overflow="fold", no_wrap=0 < k < 6)
+            table.add_column(
+                name, justify="left" if k in (0, 6) else "right", overflow="fold", no_wrap=0 < k < 6
+            )
     for row in answer.rows:
-        waiting = [f"{1 - row.alone_seconds / row.seconds:.1%}" if row.seconds else ""] if packets else []
-        shares = (f"{row.used:,} of {row.links:,}", _share(row.mean_share), _share(row.busiest_share))
-        table.add_row(Text(plain(row.topology)), show(row.seconds, "s", 4), *waiting, *shares, row.busiest)
+        waiting = (
+            [f"{1 - row.alone_seconds / row.seconds:.1%}" if row.seconds else ""] if packets else []
+        )
+        shares = (
+            f"{row.used:,} of {row.links:,}",
+            _share(row.mean_share),
+            _share(row.busiest_share),
+        )
+        table.add_row(
+            Text(plain(row.topology)), show(row.seconds, "s", 4), *waiting, *shares, row.busiest
+        )
     console.print(table)
     console.note(_rests_on(answer))
 
 
 def _share(value: float) -> str:
-    return f"{value:.1%}" if value >= 0.01 or not value else f"{value:.1g}" if value < 1e-5 else f"{value:.3%}"
+    return (
+        f"{value:.1%}"
+        if value >= 0.01 or not value
+        else f"{value:.1g}"
+        if value < 1e-5
+        else f"{value:.3%}"
+    )
 
 
 def _rests_on(answer: Answered) -> str:
     p: Protocol = answer.protocol
     header = p.header_bytes * (2 if p.legacy_headers else 1)
-    source = f"{answer.messages:,} message{'s' if answer.messages > 1 else ''} among {answer.nodes} nodes"
+    source = (
+        f"{answer.messages:,} message{'s' if answer.messages > 1 else ''} among {answer.nodes} "
+        "nodes"
+    )
     if not math.isnan(answer.recorded_seconds):
-        source = f"{answer.messages:,} messages and collectives of {answer.nodes} ranks, one node each"
+        source = (
+            f"{answer.messages:,} messages and collectives of {answer.nodes} ranks, one node each"
+        )
         source += f", recorded run time {show(answer.recorded_seconds, 's')}"
-        source += ", compute as recorded" if answer.compute == 1 else f", compute times {answer.compute:g}"
+        source += (
+            ", compute as recorded"
+            if answer.compute == 1
+            else f", compute times {answer.compute:g}"
+        )
     sharing = "links shared fairly"
     if answer.fidelity == "packet":
         sharing = "packets wait wholly before each link, in queues of finite room"
     if answer.fidelity == "limppy":
-        sharing = "packets hold link after link, first come first served; waiting: what messages that wait for others add to the run time"
+        sharing = (
+            "packets hold link after link, first come first served; waiting: what messages that "
+            "wait for others add to the run time"
+        )
     return (
-        f"{source}; {sharing}; eager up to {show(p.eager_bytes, 'B')} at {show(p.eager_bandwidth, 'B/s')}, remote memory access at "
-        f"{show(p.remote_bandwidth, 'B/s')}; packets of {show(p.packet_bytes, 'B')} and {show(header, 'B')}; "
-        f"a node {show(p.eager_node_seconds, 's')} and {show(p.remote_node_seconds, 's')}, a switch "
-        f"{show(p.eager_switch_seconds, 's')} and {show(p.remote_switch_seconds, 's')}; topologies differ in cost: see their links"
+        f"{source}; {sharing}; eager up to {show(p.eager_bytes, 'B')} at "
+        f"{show(p.eager_bandwidth, 'B/s')}, remote memory access at "
+        f"{show(p.remote_bandwidth, 'B/s')}; packets of {show(p.packet_bytes, 'B')} and "
+        f"{show(header, 'B')}; "
+        f"a node {show(p.eager_node_seconds, 's')} and {show(p.remote_node_seconds, 's')}, a "
+        "switch "
+        f"{show(p.eager_switch_seconds, 's')} and {show(p.remote_switch_seconds, 's')}; "
+        "topologies differ in cost: see their links"
     )

@@ -1,4 +1,6 @@
-"""Output of ``turnbuckle inspect`` for a schedule, an MPI program without times: unknown values are null, never 0."""
+"""Output of ``turnbuckle inspect`` for a schedule, an MPI program without times: unknown values are
+null, never 0.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +54,20 @@ def _document(path: Path, counts: Figures) -> dict[str, Any]:
             digests.append(hashlib.file_digest(file, "sha256").hexdigest())
         size += place.stat().st_size
     # A schedule of several files has the digest of their digests, the anchor's first.
-    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    work, scope = {"flops": counts.compute_flops, "seconds": counts.compute_seconds}, "a schedule: what each rank does; it holds no times"
+    digest = (
+        digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    )
+    work, scope = (
+        {"flops": counts.compute_flops, "seconds": counts.compute_seconds},
+        "a schedule: what each rank does; it holds no times",
+    )
     profile = {"mpi": counts.mpi(), "work": work, "devices": [], "scope": scope}
-    return untimed(path, {"sha256": digest, "size_bytes": size, "format": counts.format}, profile, counts.findings)
+    return untimed(
+        path,
+        {"sha256": digest, "size_bytes": size, "format": counts.format},
+        profile,
+        counts.findings,
+    )
 
 
 def _print(path: Path, counts: Figures, output: Path | None) -> None:
@@ -64,11 +76,19 @@ def _print(path: Path, counts: Figures, output: Path | None) -> None:
     head.add_column(style="bold cyan")
     head.add_column(overflow="fold")
     head.add_row("schedule", f"{clean(path.name)}  {_WORDS[counts.format]}; it holds no times")
-    head.add_row("", f"{counts.ranks:,} ranks, {counts.operations:,} {'operations' if counts.format == 'goal' else 'calls'}")
+    head.add_row(
+        "",
+        (
+            f"{counts.ranks:,} ranks, {counts.operations:,} "
+            f"{'operations' if counts.format == 'goal' else 'calls'}"
+        ),
+    )
     head.add_row("sends", f"{counts.sends:,} of {show(counts.sent_bytes, 'B')} in all")
     head.add_row("receives", f"{counts.receives:,}")
     head.add_row(
-        "messages", f"{counts.matched:,} with both sides" + (f", {counts.unmatched:,} calls without the other" if counts.unmatched else "")
+        "messages",
+        f"{counts.matched:,} with both sides"
+        + (f", {counts.unmatched:,} calls without the other" if counts.unmatched else ""),
     )
     wide = ", ".join(f"{count:,} {name}" for name, count in counts.collectives.items())
     if counts.format != "goal":
@@ -87,8 +107,14 @@ def _print(path: Path, counts: Figures, output: Path | None) -> None:
             words = Text(f.meaning)
             if f.detail:
                 words.append(f" ({f.detail})", "dim")
-            table.add_row(Text(f.code, "yellow" if f.severity == "warning" else "dim"), f"{f.count:,}", words)
+            table.add_row(
+                Text(f.code, "yellow" if f.severity == "warning" else "dim"), f"{f.count:,}", words
+            )
         console.print()
         console.print(table)
     console.print()
-    console.print(Text.assemble(("next  ", "bold cyan"), _NEXT[counts.format].format(file=clean(path.name, 200))))
+    console.print(
+        Text.assemble(
+            ("next  ", "bold cyan"), _NEXT[counts.format].format(file=clean(path.name, 200))
+        )
+    )

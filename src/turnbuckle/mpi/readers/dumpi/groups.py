@@ -9,14 +9,16 @@ from typing import Any, Final, NamedTuple
 
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, NO
 
-#: Largest number of members of all communicators together, and largest depth of groups made from groups, that are resolved.
+#: Largest number of members of all communicators together, and largest depth of groups made from
+#: groups, that are resolved.
 _MOST_MEMBERS: Final = 1 << 24
 _MOST_DEEP: Final = 64
 
 
 class Making(NamedTuple):
-    """Creation of a communicator on one rank: the call, the number of the parent's creation, whether this rank is a member, and the
-    arguments that decide the members: a group, (colour, key), (extents, reordered) or (members, reordered).
+    """Creation of a communicator on one rank: the call, the number of the parent's creation,
+    whether this rank is a member, and the arguments that decide the members: a group, (colour,
+    key), (extents, reordered) or (members, reordered).
     """
 
     does: str
@@ -29,17 +31,25 @@ class Making(NamedTuple):
 class Made:
     """Communicators of the run; the first is the world."""
 
-    #: for each rank, the handle of each communicator that it created: index in `members` plus 1, `NO` where it is unknown
+    #: for each rank, the handle of each communicator that it created: index in `members` plus 1,
+    #: `NO` where it is unknown
     of_rank: list[list[int]]
     members: list[list[int]]
     unresolved: int
 
 
 def type_made(does: str, a: list[Any], sizes: Mapping[int, int]) -> tuple[int, int] | None:
-    """Return the handle and size [B] of a data type that a call creates or describes; None for other calls, and for an unknown size."""
+    """Return the handle and size [B] of a data type that a call creates or describes; None for
+    other calls, and for an unknown size.
+    """
     if does == "type_size":
         return (a[0], a[1]) if a[1] >= 0 else None
-    if not does.startswith("type_") or len(a) < 2 or not isinstance(a[-1], int) or not isinstance(a[-2], int):
+    if (
+        not does.startswith("type_")
+        or len(a) < 2
+        or not isinstance(a[-1], int)
+        or not isinstance(a[-2], int)
+    ):
         return _of_struct(does, a, sizes)
     old, new = sizes.get(a[-2], -1), a[-1]
     if does == "type_create_resized":
@@ -65,7 +75,9 @@ def _elements(does: str, a: list[Any]) -> int:
 
 
 def _of_struct(does: str, a: list[Any], sizes: Mapping[int, int]) -> tuple[int, int] | None:
-    """Return the handle and size [B] of a struct type; None for other calls, and for an unknown size."""
+    """Return the handle and size [B] of a struct type; None for other calls, and for an unknown
+    size.
+    """
     if does not in ("type_struct", "type_create_struct"):
         return None
     parts = [sizes.get(kind, -1) for kind in a[3]]
@@ -80,7 +92,9 @@ def group_made(does: str, a: list[Any], groups: dict[int, Any]) -> None:
     if does in ("group_incl", "group_excl", "group_range_incl", "group_range_excl"):
         parent = groups.get(a[0])
         deep = parent[-1] + 1 if parent is not None and parent[0] != "comm" else 1
-        groups[a[3]] = (does, parent, a[2], deep) if parent is not None and deep < _MOST_DEEP else None
+        groups[a[3]] = (
+            (does, parent, a[2], deep) if parent is not None and deep < _MOST_DEEP else None
+        )
     elif does in ("group_union", "group_intersection", "group_difference"):
         first, other = groups.get(a[0]), groups.get(a[1])
         if first is None or other is None:
@@ -94,7 +108,9 @@ def group_made(does: str, a: list[Any], groups: dict[int, Any]) -> None:
 
 
 def _ranks(group: Any, members: dict[int, list[int]]) -> list[int] | None:
-    """Return the ranks of the world in a group; `members` are the communicators known to its rank, by creation."""
+    """Return the ranks of the world in a group; `members` are the communicators known to its rank,
+    by creation.
+    """
     if group is None:
         return None
     does = group[0]
@@ -133,24 +149,30 @@ def _ranks(group: Any, members: dict[int, list[int]]) -> list[int] | None:
 def communicators(makings: list[list[Making]], local_ranks: list[dict[int, int]]) -> Made:
     """Return which creations of communicators on the ranks are one communicator, and its members.
 
-    The k-th communicator that one member makes from a parent is the k-th that every member makes from it.
+    The k-th communicator that one member makes from a parent is the k-th that every member makes
+    from it.
 
     Parameters
     ----------
-    makings : by rank, its creations in the order of its calls; the first has number 2, after the world and the rank alone.
-    local_ranks : by rank, its rank inside each communicator by number of creation, where the program asked for it.
+    makings : by rank, its creations in the order of its calls; the first has number 2, after the
+        world and the rank alone.
+    local_ranks : by rank, its rank inside each communicator by number of creation, where the
+        program asked for it.
     """
     count = len(makings)
     of_rank = [[1, NO] + [NO] * len(created) for created in makings]
     members, total = [list(range(count))], count
-    members_known: list[dict[int, list[int]]] = [{0: members[0], 1: [rank]} for rank in range(count)]
+    members_known: list[dict[int, list[int]]] = [
+        {0: members[0], 1: [rank]} for rank in range(count)
+    ]
     children: list[dict[int, list[int]]] = []
     for created in makings:
         by_parent: dict[int, list[int]] = {}
         for number, making in enumerate(created, 2):
             by_parent.setdefault(making.parent, []).append(number)
         children.append(by_parent)
-    # The stack holds communicators whose children are unresolved: the members, and the number of the creation on each.
+    # The stack holds communicators whose children are unresolved: the members, and the number of
+    # the creation on each.
     open_: list[tuple[list[int], dict[int, int]]] = [(members[0], dict.fromkeys(range(count), 0))]
     while open_:
         inside, creation = open_.pop()
@@ -168,12 +190,19 @@ def communicators(makings: list[list[Making]], local_ranks: list[dict[int, int]]
                     of_rank[rank][number_of[rank]] = len(members)
                     members_known[rank][number_of[rank]] = group
                 open_.append((group, {rank: number_of[rank] for rank in group}))
-    lost = sum(making.inside and of_rank[rank][n] == NO for rank, created in enumerate(makings) for n, making in enumerate(created, 2))
+    lost = sum(
+        making.inside and of_rank[rank][n] == NO
+        for rank, created in enumerate(makings)
+        for n, making in enumerate(created, 2)
+    )
     return Made(of_rank, members, lost)
 
 
 def _groups(
-    inside: list[int], made: dict[int, Making], members_known: list[dict[int, list[int]]], local_ranks: dict[int, int]
+    inside: list[int],
+    made: dict[int, Making],
+    members_known: list[dict[int, list[int]]],
+    local_ranks: dict[int, int],
 ) -> list[list[int]]:
     """Return the members of the communicators that one call on all of `inside` creates.
 
@@ -190,7 +219,9 @@ def _groups(
         for rank in inside:
             if made[rank].inside:
                 colours.setdefault(made[rank].membership[0], []).append(rank)
-        return [sorted(ranks, key=lambda r: int(made[r].membership[1])) for ranks in colours.values()]
+        return [
+            sorted(ranks, key=lambda r: int(made[r].membership[1])) for ranks in colours.values()
+        ]
     if does in ("cart_create", "graph_create"):
         extents, reordered = first.membership
         number = prod(extents[:32]) if does == "cart_create" else extents
@@ -198,9 +229,14 @@ def _groups(
             return []
         if not reordered:
             return [inside[:number]]
-        # The order after reordering is known only from the ranks that the program asked for afterwards.
+        # The order after reordering is known only from the ranks that the program asked for
+        # afterwards.
         order = sorted((place, rank) for rank, place in local_ranks.items() if made[rank].inside)
-        return [[rank for _, rank in order]] if [place for place, _ in order] == list(range(number)) else []
+        return (
+            [[rank for _, rank in order]]
+            if [place for place, _ in order] == list(range(number))
+            else []
+        )
     if does == "comm_create":
         groups: list[list[int]] = []
         done: set[int] = set()
@@ -209,7 +245,13 @@ def _groups(
             if made[rank].inside and rank not in done:
                 group = _ranks(made[rank].membership, members_known[rank])
                 members = set(group or ())
-                if group is None or rank not in members or not members <= everyone or members & done or len(members) < len(group):
+                if (
+                    group is None
+                    or rank not in members
+                    or not members <= everyone
+                    or members & done
+                    or len(members) < len(group)
+                ):
                     return []
                 groups.append(group)
                 done |= members

@@ -1,9 +1,11 @@
 """Arguments of each MPI call in a DUMPI file, and the parser of one record.
 
-A record is the call's number (16 bits), a mask, a thread number, times, counters and arguments; all big-endian.  The order of the
-table `layouts.csv` is the calls' numbering.  Letters: ``i`` 32 bits, ``h`` 16, ``b`` 8, ``q`` 64; ``a`` a list of 32-bit numbers,
-``H`` of 16-bit, ``B`` of 8-bit, ``A`` of lists; ``c`` a text, ``C`` a list of texts, ``s`` statuses; ``{...}`` only where the first
-number is that of the root (the number before the communicator that precedes the brace; of a spawn the second), ``?`` unknown.
+A record is the call's number (16 bits), a mask, a thread number, times, counters and arguments; all
+big-endian.  The order of the table `layouts.csv` is the calls' numbering.  Letters: ``i`` 32 bits,
+``h`` 16, ``b`` 8, ``q`` 64; ``a`` a list of 32-bit numbers, ``H`` of 16-bit, ``B`` of 8-bit, ``A``
+of lists; ``c`` a text, ``C`` a list of texts, ``s`` statuses; ``{...}`` only where the first number
+is that of the root (the number before the communicator that precedes the brace; of a spawn the
+second), ``?`` unknown.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ from typing import Any, Final, NamedTuple
 
 from turnbuckle.foundation.schema import table_rows
 
-CALLS: Final = tuple((row["call"], row["layout"]) for row in table_rows("mpi/readers/dumpi/layouts.csv"))
+CALLS: Final = tuple(
+    (row["call"], row["layout"]) for row in table_rows("mpi/readers/dumpi/layouts.csv")
+)
 """Name without prefix, and layout, of each call by its number."""
-#: Numbers after those of the calls: entering and leaving a function of the program, and the end of the stream.
+#: Numbers after those of the calls: entering and leaving a function of the program, and the end of
+#: the stream.
 ENTER, LEAVE, END = (len(CALLS) + n for n in (1, 2, 3))
 
 _STATUSES, _CPU, _WALL, _THREAD, _COUNTERS = 0x03, 0x04, 0x08, 0x40, 0x80
@@ -27,8 +32,8 @@ _STATUS: Final = struct.Struct(">iiBBi")
 
 
 class Record(NamedTuple):
-    """Parsed record: the call's number, its thread, seconds and nanoseconds of begin and end (empty without), the arguments, and the
-    offset of the next record.
+    """Parsed record: the call's number, its thread, seconds and nanoseconds of begin and end (empty
+    without), the arguments, and the offset of the next record.
     """
 
     number: int
@@ -43,7 +48,9 @@ class Unreadable(ValueError):
 
 
 def record(data: Any, offset: int, end: int) -> Record:
-    """Parse the record that begins at byte `offset` of `data`; the stream ends at byte `end`.  Raises `Unreadable`."""
+    """Parse the record that begins at byte `offset` of `data`; the stream ends at byte `end`.
+    Raises `Unreadable`.
+    """
     try:
         number = struct.unpack_from(">H", data, offset)[0]
         if number == END:
@@ -78,7 +85,9 @@ def record(data: Any, offset: int, end: int) -> Record:
     return Record(number, thread, times, arguments, offset)
 
 
-def _arguments(layout: str, data: Any, offset: int, end: int, statuses: bool) -> tuple[list[Any], int]:
+def _arguments(
+    layout: str, data: Any, offset: int, end: int, statuses: bool
+) -> tuple[list[Any], int]:
     """Parse the arguments of a layout, and return them with the offset behind them."""
     out: list[Any] = []
     skipping = False
@@ -118,7 +127,9 @@ def _arguments(layout: str, data: Any, offset: int, end: int, statuses: bool) ->
 
 
 def _counted(data: Any, offset: int, end: int, each: int) -> tuple[int, int]:
-    """Return a count, 0 for a negative one, and the offset behind it; refuse a count that the rest of the stream cannot hold."""
+    """Return a count, 0 for a negative one, and the offset behind it; refuse a count that the rest
+    of the stream cannot hold.
+    """
     count = max(_COUNT.unpack_from(data, offset)[0], 0)
     offset += 4
     if offset + count * each > end:
@@ -136,5 +147,8 @@ def _list(letter: str, data: Any, offset: int, end: int) -> tuple[tuple[int, ...
 def _statuses(data: Any, offset: int, end: int) -> tuple[tuple[tuple[int, int, int], ...], int]:
     """Return bytes, source and tag of each status, and the offset behind them."""
     count, offset = _counted(data, offset, end, _STATUS.size)
-    statuses = tuple((s[0], s[1], s[4]) for s in _STATUS.iter_unpack(data[offset : offset + count * _STATUS.size]))
+    statuses = tuple(
+        (s[0], s[1], s[4])
+        for s in _STATUS.iter_unpack(data[offset : offset + count * _STATUS.size])
+    )
     return statuses, offset + count * _STATUS.size

@@ -1,8 +1,11 @@
-"""Reader of DUMPI traces of the SST suite: one binary file per rank, ``X-0000.bin`` and so on, and ``X.meta`` with their number.
+"""Reader of DUMPI traces of the SST suite: one binary file per rank, ``X-0000.bin`` and so on, and
+``X.meta`` with their number.
 
-DUMPI records all arguments of an MPI call: partner, tag, count, type, communicator, request, statuses.  Handles of communicators, groups
-and types are numbers of one process.  Communicators are identified across ranks: the k-th one created from a communicator on one member is
-the k-th on all.  The source of a wildcard receive is in the status of the receive or of its wait, unless the program passed none.
+DUMPI records all arguments of an MPI call: partner, tag, count, type, communicator, request,
+statuses.  Handles of communicators, groups and types are numbers of one process.  Communicators are
+identified across ranks: the k-th one created from a communicator on one member is the k-th on all.
+The source of a wildcard receive is in the status of the receive or of its wait, unless the program
+passed none.
 """
 
 from __future__ import annotations
@@ -44,15 +47,20 @@ def sniff(head: bytes, path: Path) -> bool:
     return head.startswith(MAGIC) or (path.suffix.lower() == ".meta" and b"numprocs=" in head)
 
 
-def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Read a whole set; `path` is its ``.meta`` or one of its ``.bin`` files.  Raises `ProfileError` (P007, P032 to P034)."""
+def read(
+    path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
+    """Read a whole set; `path` is its ``.meta`` or one of its ``.bin`` files.  Raises
+    `ProfileError` (P007, P032 to P034).
+    """
     del threads
     files = _files(path)
     ranks, digest, size = [], hashlib.sha256(), 0
     for number, file in enumerate(files):
         rank = _Rank(number, file)
         with opened(file) as handle:
-            # The magic bytes are checked before everything is read; the file is not mapped, because truncation would raise SIGBUS.
+            # The magic bytes are checked before everything is read; the file is not mapped, because
+            # truncation would raise SIGBUS.
             data = handle.read(len(MAGIC))
             data += handle.read() if data == MAGIC else b""
         size += len(data)
@@ -71,7 +79,11 @@ def _files(path: Path) -> list[Path]:
     meta_fields: dict[str, str] = {}
     if meta.is_file():
         with opened(meta) as file:
-            meta_fields = dict(line.split("=", 1) for line in file.read(1 << 16).decode("utf-8", "replace").splitlines() if "=" in line)
+            meta_fields = dict(
+                line.split("=", 1)
+                for line in file.read(1 << 16).decode("utf-8", "replace").splitlines()
+                if "=" in line
+            )
     file_of: dict[int, Path] = {}
     # The list may name the set by a path elsewhere, so only the last part of it counts.
     for prefix in dict.fromkeys((stem, Path(meta_fields.get("fileprefix", stem)).name)):
@@ -80,7 +92,13 @@ def _files(path: Path) -> list[Path]:
             if not (parts and parts[1] == prefix and beside.is_file()):
                 continue
             if (other := file_of.setdefault(int(parts[2]), beside)) != beside:
-                raise _incomplete(path, f"two files of rank {int(parts[2])}: {' and '.join(sorted((other.name, beside.name)))}")
+                raise _incomplete(
+                    path,
+                    (
+                        f"two files of rank {int(parts[2])}: "
+                        f"{' and '.join(sorted((other.name, beside.name)))}"
+                    ),
+                )
         if file_of:
             break
     text = meta_fields.get("numprocs", "").strip()
@@ -88,7 +106,11 @@ def _files(path: Path) -> list[Path]:
     missing = [n for n in range(min(count, len(file_of) + 4)) if n not in file_of]
     # A file beyond the listed number shows that the file or the list belongs to another run.
     if missing or len(file_of) != count or count > mpi.MOST_RANKS:
-        raise _incomplete(path, f"{len(file_of)} of {count} files" + (f"; not there: {stem}-{missing[0]:04d}.bin" if missing else ""))
+        raise _incomplete(
+            path,
+            f"{len(file_of)} of {count} files"
+            + (f"; not there: {stem}-{missing[0]:04d}.bin" if missing else ""),
+        )
     return [file_of[n] for n in range(count)]
 
 
@@ -100,14 +122,15 @@ def _damaged(file: Path, evidence: str) -> TurnbuckleError:
     return error_of("P032", where=str(file), found=clipped(evidence, 120))
 
 
-# --- one rank ---------------------------------------------------------------------------------------------------------
+# --- one rank -------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Rank:
     """Parsed file of one rank.
 
-    Communicators in `calls` are the numbers of their creation on this rank: 0 for the world, 1 for the rank alone.
+    Communicators in `calls` are the numbers of their creation on this rank: 0 for the world, 1 for
+    the rank alone.
     """
 
     number: int
@@ -143,7 +166,9 @@ class _Rank:
                 entry = record(data, offset, end)
             except Unreadable as error:
                 if "MPI_" in str(error) or "does not exist" in str(error):
-                    raise self._unknown(str(error), "a call or version of DUMPI that is not known here") from None
+                    raise self._unknown(
+                        str(error), "a call or version of DUMPI that is not known here"
+                    ) from None
                 raise _damaged(self.file, str(error)) from None
             offset = entry.next
             if entry.number == END:
@@ -159,13 +184,26 @@ class _Rank:
         return error_of("P033", where=str(self.file), found=clipped(evidence, 120), cause=cause)
 
     def _frame(self, data: Any) -> tuple[int, int]:
-        """Read version, start, clock and sizes of types, and return where the stream of calls ends and begins."""
+        """Read version, start, clock and sizes of types, and return where the stream of calls ends
+        and begins.
+        """
         if len(data) < 8 + _INDEX.size or data[:8] != MAGIC:
-            raise _damaged(self.file, ("no DUMPI file" if data else "an empty file") if data[:8] != MAGIC else f"{len(data)} bytes")
-        magic, sizes, _, _, header, body, footer, _ = _INDEX.unpack_from(data, len(data) - _INDEX.size)
+            raise _damaged(
+                self.file,
+                ("no DUMPI file" if data else "an empty file")
+                if data[:8] != MAGIC
+                else f"{len(data)} bytes",
+            )
+        magic, sizes, _, _, header, body, footer, _ = _INDEX.unpack_from(
+            data, len(data) - _INDEX.size
+        )
         if magic != MAGIC:
             raise _damaged(self.file, "no index at the end of the file")
-        if not 8 <= body < header < footer <= len(data) - _INDEX.size or body + 8 > header or sizes >= len(data):
+        if (
+            not 8 <= body < header < footer <= len(data) - _INDEX.size
+            or body + 8 > header
+            or sizes >= len(data)
+        ):
             raise _damaged(self.file, "an index that points outside the file")
         if header + 11 > len(data):
             raise _damaged(self.file, "a header that runs over the end")
@@ -194,7 +232,10 @@ class _Rank:
         prefix = "MPIO" if name.startswith("IO_") else "MPI_"
         self.counts[f"{prefix}{name.removeprefix('IO')}"] += 1
         if not entry.times:
-            raise self._unknown("calls without wall clock times", "DUMPI was told to write none (timestamps in dumpi.conf)")
+            raise self._unknown(
+                "calls without wall clock times",
+                "DUMPI was told to write none (timestamps in dumpi.conf)",
+            )
         if max(entry.times[1], entry.times[3]) >= 1_000_000_000:
             self.flaws["times"] += 1
             return
@@ -211,8 +252,14 @@ class _Rank:
         elif sort == "wait":
             self._wait(does, word, start, end, arguments, common)
         elif sort == "start":
-            for request in [r for r in ([arguments[0]] if does == "start" else arguments[1]) if r in self.pending] or [mpi.NO]:
-                self.calls.add(self.number, start, end, mpi.REQUEST, word, request=request, **common)
+            for request in [
+                r
+                for r in ([arguments[0]] if does == "start" else arguments[1])
+                if r in self.pending
+            ] or [mpi.NO]:
+                self.calls.add(
+                    self.number, start, end, mpi.REQUEST, word, request=request, **common
+                )
         elif sort == "collective":
             self._collective(does, word, start, end, arguments, common)
         else:
@@ -229,17 +276,35 @@ class _Rank:
             return mpi.NO
         return count * element_size
 
-    def _side(self, count: int, kind: int, partner: int, tag: int, receives: bool) -> dict[str, int]:
-        return {"size": self._bytes(count, kind), "partner": self._partner(partner, receives), "tag": mpi.NO if tag < 0 else tag}
+    def _side(
+        self, count: int, kind: int, partner: int, tag: int, receives: bool
+    ) -> dict[str, int]:
+        return {
+            "size": self._bytes(count, kind),
+            "partner": self._partner(partner, receives),
+            "tag": mpi.NO if tag < 0 else tag,
+        }
 
-    def _message(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
+    def _message(
+        self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]
+    ) -> None:
         """Add the row of a send or a receive."""
         count, kind, partner, tag, comm = a[:5]
         receives = does.endswith(("recv", "recv_init"))
         # A blocking receive has its status in the place of the request.
         request = a[5] if len(a) > 5 and isinstance(a[5], int) else mpi.NO
         side, handle = self._side(count, kind, partner, tag, receives), self.comms.get(comm, mpi.NO)
-        row = self.calls.add(self.number, start, end, mpi.MESSAGE, word, **side, communicator=handle, request=request, **common)
+        row = self.calls.add(
+            self.number,
+            start,
+            end,
+            mpi.MESSAGE,
+            word,
+            **side,
+            communicator=handle,
+            request=request,
+            **common,
+        )
         self.flaws["nobody"] += self.calls.columns["partner"][row] == mpi.NO
         if request != mpi.NO:
             self.pending[request] = does.endswith("_init")
@@ -250,7 +315,9 @@ class _Rank:
                 self._from_status(row, a[5])
 
     def _partner(self, partner: int, receives: bool) -> int:
-        """Return the rank of the partner; -1 for any source, `NO` for MPI_PROC_NULL, which is a negative number of the tracer."""
+        """Return the rank of the partner; -1 for any source, `NO` for MPI_PROC_NULL, which is a
+        negative number of the tracer.
+        """
         return partner if partner >= 0 or (receives and partner == -1) else mpi.NO
 
     def _from_status(self, row: int, statuses: tuple[tuple[int, int, int], ...]) -> None:
@@ -263,22 +330,35 @@ class _Rank:
         columns["partner"][row] = source if source >= 0 else mpi.NO
         columns["tag"][row] = tag if tag >= 0 else mpi.NO
 
-    def _both(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
-        """Add the rows of a Sendrecv: one without duration for the send, and one for the receive."""
+    def _both(
+        self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]
+    ) -> None:
+        """Add the rows of a Sendrecv: one without duration for the send, and one for the
+        receive.
+        """
         if does == "sendrecv":
             out, into, comm, status = a[:4], a[4:8], a[8], a[9]
         else:
             out, into, comm, status = a[:4], [a[0], a[1], a[4], a[5]], a[6], a[7]
         handle = self.comms.get(comm, mpi.NO)
-        for (count, kind, partner, tag), until, receives in ((out, start, False), (into, end, True)):
+        for (count, kind, partner, tag), until, receives in (
+            (out, start, False),
+            (into, end, True),
+        ):
             side = {**self._side(count, kind, partner, tag, receives), "outer": int(receives)}
-            row = self.calls.add(self.number, start, until, mpi.MESSAGE, word, **side, communicator=handle, **common)
+            row = self.calls.add(
+                self.number, start, until, mpi.MESSAGE, word, **side, communicator=handle, **common
+            )
             self.flaws["nobody"] += self.calls.columns["partner"][row] == mpi.NO
             if receives and (partner == -1 or tag < 0):
                 self._from_status(row, status)
 
-    def _wait(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
-        """Add one row for each request that is complete when the call returns, and at least one row."""
+    def _wait(
+        self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]
+    ) -> None:
+        """Add one row for each request that is complete when the call returns, and at least one
+        row.
+        """
         several = does.endswith(("all", "any", "some"))
         requests = a[1] if several else (a[0],)
         states: tuple[Any, ...] = a[-1]
@@ -309,14 +389,18 @@ class _Rank:
 
     # --- collectives, communicators, types ---
 
-    def _collective(self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]) -> None:
+    def _collective(
+        self, does: str, word: int, start: int, end: int, a: list[Any], common: dict[str, int]
+    ) -> None:
         comm, root, sent, received = self._shares(does, a)
         where = {"root": mpi.NO if root < 0 else root, "communicator": self.comms.get(comm, mpi.NO)}
         row = self.calls.add(self.number, start, end, mpi.COLLECTIVE, word, **where, **common)
         self.collectives.append((row, does, sent, received, root))
 
     def _shares(self, does: str, a: list[Any]) -> tuple[int, int, int, int]:
-        """Return communicator, root, and bytes sent and received as `carried` expects them; `NO` where they are unknown."""
+        """Return communicator, root, and bytes sent and received as `carried` expects them; `NO`
+        where they are unknown.
+        """
         if does == "barrier":
             return a[0], mpi.NO, 0, 0
         if does in ("bcast", "reduce"):
@@ -328,18 +412,42 @@ class _Rank:
         if does in ("allgather", "alltoall"):
             return a[4], mpi.NO, self._bytes(a[0], a[1]), self._bytes(a[2], a[3])
         if does in ("gather", "scatter"):
-            send_bytes, receive_bytes = self._bytes(a[1], a[2]), self._bytes(a[5], a[6]) if len(a) > 6 else 0
-            return a[4], a[3], *((send_bytes, receive_bytes) if does == "gather" else (receive_bytes, send_bytes))
+            send_bytes, receive_bytes = (
+                self._bytes(a[1], a[2]),
+                self._bytes(a[5], a[6]) if len(a) > 6 else 0,
+            )
+            return (
+                a[4],
+                a[3],
+                *((send_bytes, receive_bytes) if does == "gather" else (receive_bytes, send_bytes)),
+            )
         if does == "gatherv":
-            return a[5], a[4], self._bytes(a[2], a[3]), self._bytes(sum(a[6]), a[-1]) if len(a) > 7 else 0
+            return (
+                a[5],
+                a[4],
+                self._bytes(a[2], a[3]),
+                self._bytes(sum(a[6]), a[-1]) if len(a) > 7 else 0,
+            )
         if does == "scatterv":
-            return a[6], a[5], self._bytes(sum(a[7]), a[2]) if len(a) > 7 else 0, self._bytes(a[3], a[4])
+            return (
+                a[6],
+                a[5],
+                self._bytes(sum(a[7]), a[2]) if len(a) > 7 else 0,
+                self._bytes(a[3], a[4]),
+            )
         if does == "allgatherv":
             return a[6], mpi.NO, self._bytes(a[1], a[2]), self._bytes(sum(a[3]), a[5])
         if does == "alltoallv":
             return a[7], mpi.NO, self._bytes(sum(a[1]), a[3]), self._bytes(sum(a[4]), a[6])
         if does == "alltoallw":
-            return a[7], mpi.NO, *(sum(self._bytes(c, t) for c, t in zip(a[i], a[i + 2], strict=False)) for i in (1, 4))
+            return (
+                a[7],
+                mpi.NO,
+                *(
+                    sum(self._bytes(c, t) for c, t in zip(a[i], a[i + 2], strict=False))
+                    for i in (1, 4)
+                ),
+            )
         if does == "reduce_scatter":
             size = self._bytes(sum(a[1]), a[2])
             return a[4], mpi.NO, size, size
@@ -389,7 +497,7 @@ class _Rank:
         return mpi.NO, a[-1], None
 
 
-# --- all ranks --------------------------------------------------------------------------------------------------------
+# --- all ranks ------------------------------------------------------------------------------------
 
 
 class _Set:
@@ -406,7 +514,9 @@ class _Set:
         total = sum(len(member.calls) for member in self.ranks)
         if not total:
             raise error_of("P007", where=str(path), found="no MPI call was recorded")
-        made = communicators([member.makings for member in self.ranks], [member.inside for member in self.ranks])
+        made = communicators(
+            [member.makings for member in self.ranks], [member.inside for member in self.ranks]
+        )
         self.flaws["unresolved"] += made.unresolved
         alone = len(made.members) + 1
         names, frames = mpi.Names(), []
@@ -427,24 +537,44 @@ class _Set:
         by = pl.Series(moves.by).gather(rank_of(rows["thread"]))
         rows = rows.with_columns(pl.col("start_ns") + by, pl.col("end_ns") + by)
         zero = int(np.asarray(rows["start_ns"]).min()) - 1
-        rows = rows.with_columns(pl.col("start_ns") - zero, pl.col("end_ns") - zero).sort("start_ns", maintain_order=True)
+        rows = rows.with_columns(pl.col("start_ns") - zero, pl.col("end_ns") - zero).sort(
+            "start_ns", maintain_order=True
+        )
         if int(np.asarray(rows["end_ns"]).max()) > mpi.LARGEST_NS:
-            raise error_of("P018.dumpi", where=str(path), found="times that lie more than 104 days apart")
-        tables = {"mpi": rows, "mpi_ranks": mpi.ranks_table(len(self.ranks)), "mpi_communicators": members}
+            raise error_of(
+                "P018.dumpi", where=str(path), found="times that lie more than 104 days apart"
+            )
+        tables = {
+            "mpi": rows,
+            "mpi_ranks": mpi.ranks_table(len(self.ranks)),
+            "mpi_communicators": members,
+        }
         counts: Counter[str] = sum((member.counts for member in self.ranks), Counter())
         first = self.ranks[0]
         last = int(np.asarray(rows["end_ns"]).max())
         begin = first.started * 10**9 if 0 < first.started < 1 << 33 else None
-        facts: dict[str, Any] = {"format": "dumpi", "product_version": "DUMPI " + ".".join(map(str, first.version)), "schema_version": None}
-        facts |= {"analysis_duration_ns": last, "session_start_utc_ns": begin, "tables": dict(sorted(counts.items()))}
+        facts: dict[str, Any] = {
+            "format": "dumpi",
+            "product_version": "DUMPI " + ".".join(map(str, first.version)),
+            "schema_version": None,
+        }
+        facts |= {
+            "analysis_duration_ns": last,
+            "session_start_utc_ns": begin,
+            "tables": dict(sorted(counts.items())),
+        }
         facts |= {"size_bytes": size_bytes, "sha256": digest}
         return Trace(tables, texts, facts, self._findings(moves), path.name)
 
     def _settle(self, rank: _Rank, handles: list[int], members: list[list[int]]) -> None:
-        """Replace communicators by their numbers in the run, and fill in the sizes of collectives, which depend on the members."""
+        """Replace communicators by their numbers in the run, and fill in the sizes of collectives,
+        which depend on the members.
+        """
         columns = rank.calls.columns
         self.flaws["alone"] += 1 in columns["communicator"]
-        columns["communicator"] = array("q", (handles[n] if 0 <= n < len(handles) else mpi.NO for n in columns["communicator"]))
+        columns["communicator"] = array(
+            "q", (handles[n] if 0 <= n < len(handles) else mpi.NO for n in columns["communicator"])
+        )
         for row, does, sent, received, root in rank.collectives:
             handle = columns["communicator"][row]
             if handle == mpi.NO:
@@ -454,13 +584,16 @@ class _Set:
                 continue
             group = members[handle - 1] if handle <= len(members) else [rank.number]
             is_root = does in mpi.ROOTED and 0 <= root < len(group) and group[root] == rank.number
-            columns["size_bytes"][row], columns["receive_bytes"][row] = mpi.carried(does, sent, received, len(group), is_root)
+            columns["size_bytes"][row], columns["receive_bytes"][row] = mpi.carried(
+                does, sent, received, len(group), is_root
+            )
 
     def _findings(self, moves: Shifts) -> list[Finding]:
         flaws = self.flaws
         low, high = moves.by.min() * 1e-6, moves.by.max() * 1e-6
         moved = (
-            f"by {low:.3f} to {high:.3f} ms against rank 0; known to within {moves.within * 1e-3:.1f} us; "
+            f"by {low:.3f} to {high:.3f} ms against rank 0; known to within "
+            f"{moves.within * 1e-3:.1f} us; "
             f"from {moves.messages} messages and {moves.collectives} collectives"
         )
         counted = [

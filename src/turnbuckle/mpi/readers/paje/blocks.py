@@ -10,13 +10,25 @@ import numpy as np
 from turnbuckle.foundation.arrays import Bool, Float, Int
 from turnbuckle.mpi.readers.paje.lines import Layout
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST_NS, NO
-from turnbuckle.trace.readers.parts.text_numbers import PAD, Words, checked, decimals, letters, short_words
+from turnbuckle.trace.readers.parts.text_numbers import (
+    PAD,
+    Words,
+    checked,
+    decimals,
+    letters,
+    short_words,
+)
 
 #: Kinds of events.  `SOFT` ends the innermost open state if there is one, `RESET` ends all.
 PUSH, POP, SOFT, RESET, START, END = range(6)
 #: An event that is irrelevant to calls; an event whose line needs the line-by-line parser.
 UNREAD, ALONE = -1, -2
-_KINDS: Final = {"PajePushState": PUSH, "PajePopState": POP, "PajeStartLink": START, "PajeEndLink": END}
+_KINDS: Final = {
+    "PajePushState": PUSH,
+    "PajePopState": POP,
+    "PajeStartLink": START,
+    "PajeEndLink": END,
+}
 #: Characters that `bytes.split` takes for a gap between words, mapped to spaces.
 _GAPS: Final = bytes.maketrans(b"\t\r\x0b\x0c", b"    ")
 _SPACE, _LF, _QUOTE, _HASH, _BAR, _MINUS = (np.uint8(ord(letter)) for letter in ' \n"#_-')
@@ -51,7 +63,8 @@ class Block:
         edges = np.flatnonzero(gap[1:] != gap[:-1]) + len(PAD)
         self._from, self._to = edges[0::2], edges[1::2]
         self._begin = np.concatenate([np.full(1, len(PAD)), self._ends[:-1] + 1])
-        # A line that begins with a gap has no word right behind the previous line's end, so its first word is searched for.
+        # A line that begins with a gap has no word right behind the previous line's end, so its
+        # first word is searched for.
         self._first = np.flatnonzero(self._text[self._from - 1] == _LF)
         if self._text[len(PAD)] > _SPACE:
             self._first = np.concatenate([np.zeros(1, dtype=np.int64), self._first])
@@ -85,7 +98,9 @@ class Block:
             if len(number) <= _SHORT and 0 not in number:
                 layout_of[int.from_bytes(number, "little")] = position
         word, _ = self._word(lines, 0)
-        layout = np.where(word < len(layout_of), layout_of.take(word.view(np.int64), mode="clip"), -1)
+        layout = np.where(
+            word < len(layout_of), layout_of.take(word.view(np.int64), mode="clip"), -1
+        )
         lines, layout = lines[layout >= 0], layout[layout >= 0]
         each = list(layouts.values())
         for number in np.unique(layout).tolist():
@@ -105,7 +120,9 @@ class Block:
         return short_words(self._text, np.maximum(start, end - _WORD), end), end - start <= _WORD
 
     def _event(self, lines: Int, kind: int, columns: tuple[int, ...]) -> Int:
-        """Parse the fields of lines of one kind of event, and return the lines whose fields are all plain."""
+        """Parse the fields of lines of one kind of event, and return the lines whose fields are all
+        plain.
+        """
         required = columns[: 2 if kind == POP else 3]
         lines = lines[self._words[lines] > max(required)] if min(required) > 0 else lines[:0]
         time, sound = self._decimal(lines, columns[0])
@@ -129,25 +146,36 @@ class Block:
         return lines[sound]
 
     def _decimal(self, lines: Int, field: int) -> tuple[Float, Bool]:
-        """Parse one field of each line as a decimal number, and return a mask of the fields that are such."""
+        """Parse one field of each line as a decimal number, and return a mask of the fields that
+        are such.
+        """
         start, end = self._from[self._first[lines] + field], self._to[self._first[lines] + field]
         return decimals(self._text, start, end)
 
     def _link(self, lines: Int, field: int) -> Bool:
-        """Parse link keys ``SRC_DST_TAG_SEQ`` and their tags, and return a mask of the keys of that form."""
+        """Parse link keys ``SRC_DST_TAG_SEQ`` and their tags, and return a mask of the keys of that
+        form.
+        """
         start, end = self._from[self._first[lines] + field], self._to[self._first[lines] + field]
         sound = end - start <= KEY_WORDS * _WORD
         for index in range(KEY_WORDS):
             begin = start + index * _WORD
             present = np.flatnonzero(begin < end)
-            self.key[lines[present], index] = short_words(self._text, begin[present], np.minimum(begin + _WORD, end)[present])
+            self.key[lines[present], index] = short_words(
+                self._text, begin[present], np.minimum(begin + _WORD, end)[present]
+            )
         bars = np.append(self._underscores, np.full(4, len(self._text)))
         separator = [bars[np.searchsorted(self._underscores, start) + index] for index in range(4)]
         sound &= (separator[2] < end) & (separator[3] >= end)
         first_bar, second_bar, third_bar = (np.minimum(position, end) for position in separator[:3])
         negative = self._text[second_bar + 1] == _MINUS
         tag = np.zeros(len(start), dtype=np.int64)
-        for begin, until in ((start, first_bar), (first_bar + 1, second_bar), (third_bar + 1, end), (second_bar + 1 + negative, third_bar)):
+        for begin, until in (
+            (start, first_bar),
+            (first_bar + 1, second_bar),
+            (third_bar + 1, end),
+            (second_bar + 1 + negative, third_bar),
+        ):
             tag, fits = checked(self._text, begin, np.maximum(until, begin))
             sound &= fits
         self.tag[lines] = np.where(negative, -tag, tag)

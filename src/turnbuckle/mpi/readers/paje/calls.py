@@ -1,6 +1,8 @@
-"""MPI calls of a Paje trace: the outermost MPI states of each container, the ranges between them, and the links inside them.
+"""MPI calls of a Paje trace: the outermost MPI states of each container, the ranges between them,
+and the links inside them.
 
-Events are processed a part of the file at a time, and states that are open at the end of a part are kept for the next.
+Events are processed a part of the file at a time, and states that are open at the end of a part are
+kept for the next.
 """
 
 from __future__ import annotations
@@ -47,23 +49,28 @@ class Calls:
 
     Attributes
     ----------
-    calls : events at which each call begins and ends (the number of all events where the file ends first), container, value, size,
-        start and end [ns].
-    links : ends of links in their order: event, whether the link begins there, container, size, call that is open there (-1: none).
-    ranges : start, end [ns], container and value of the states that are neither calls nor inside calls, in the order of their ends.
+    calls : events at which each call begins and ends (the number of all events where the file ends
+        first), container, value, size, start and end [ns].
+    links : ends of links in their order: event, whether the link begins there, container, size,
+        call that is open there (-1: none).
+    ranges : start, end [ns], container and value of the states that are neither calls nor inside
+        calls, in the order of their ends.
     too_deep : events that would begin a state inside `MOST_NESTED` others; they are dropped.
     unbalanced : number of ends without a begin and of begins without an end.
     """
 
     def __init__(self) -> None:
-        self.calls = Columns(begins="q", ends="q", place="i", value="i", size="q", start="q", end="q")
+        self.calls = Columns(
+            begins="q", ends="q", place="i", value="i", size="q", start="q", end="q"
+        )
         self.links = Columns(event="q", starts="b", place="i", size="q", call="q")
         self.ranges = Columns(start="q", end="q", place="i", value="i")
         self.too_deep: list[int] = []
         self.unbalanced = self.inside = 0
         self._events = 0
         self._open = _States(*(np.zeros(0, dtype=np.int64) for _ in _States._fields))
-        #: time of each container's first state, and latest time at which one of its states begins or ends [ns]
+        #: time of each container's first state, and latest time at which one of its states begins
+        #: or ends [ns]
         self._first, self._latest = (np.zeros(0, dtype=np.int64) for _ in range(2))
 
     def __len__(self) -> int:
@@ -81,11 +88,15 @@ class Calls:
         return int(end[end >= self.calls["start"]].min(initial=LARGEST_NS))
 
     def take(self, events: Events, last: bool = False) -> None:
-        """Process the events that were read, once there are enough of them or the file has ended."""
+        """Process the events that were read, once there are enough of them or the file has
+        ended.
+        """
         # All open states are sorted again each time, so many of them call for rarer processing.
         if len(events.events) < max(_ENOUGH, 2 * len(self._open.kind)) and not last:
             return
-        kind, place, time, value, size = (events.events[name] for name in ("kind", "place", "time", "value", "size"))
+        kind, place, time, value, size = (
+            events.events[name] for name in ("kind", "place", "time", "value", "size")
+        )
         calls = events.calls()
         added = len(events.places) - len(self._latest)
         self._first = np.append(self._first, np.full(added, LARGEST_NS))
@@ -113,14 +124,23 @@ class Calls:
             stacks = _Stacks(states)
         states = self._settle(states, stacks, calls)
         link_ends = np.flatnonzero(kind >= START)
-        self._links(self._events + link_ends, kind[link_ends] == START, place[link_ends], size[link_ends], states, self._events + len(kind))
+        self._links(
+            self._events + link_ends,
+            kind[link_ends] == START,
+            place[link_ends],
+            size[link_ends],
+            states,
+            self._events + len(kind),
+        )
         self._events += len(kind)
         events.taken()
         if last:
             self._end()
 
     def _settle(self, states: _States, stacks: _Stacks, is_call: Bool) -> _States:
-        """Store the calls and ranges that begin or end, keep what stays open, and return the states with their calls."""
+        """Store the calls and ranges that begin or end, keep what stays open, and return the states
+        with their calls.
+        """
         kind, place, time, value, event, size, call = states
         new = event >= self._events
         moved = new & (stacks.push | stacks.pops | ((kind == RESET) & (stacks.depth > 0)))
@@ -128,7 +148,9 @@ class Calls:
         first_of_place = np.flatnonzero(np.diff(moved_place, prepend=-1))
         if len(first_of_place):
             latest = np.maximum.reduceat(time[moved], first_of_place)
-            self._latest[moved_place[first_of_place]] = np.maximum(self._latest[moved_place[first_of_place]], latest)
+            self._latest[moved_place[first_of_place]] = np.maximum(
+                self._latest[moved_place[first_of_place]], latest
+            )
         self.unbalanced += int(((kind == POP) & ~stacks.pops).sum())
         ended_by = stacks.ended_by()
         pushes = np.flatnonzero(stacks.push)
@@ -145,33 +167,51 @@ class Calls:
         call = call.copy()
         call[outer] = len(self.calls) + np.arange(len(outer))
         not_yet = np.full(len(outer), -1)
-        self.calls.add(event[outer], not_yet, place[outer], value[outer], size[outer], time[outer], not_yet)
+        self.calls.add(
+            event[outer], not_yet, place[outer], value[outer], size[outer], time[outer], not_yet
+        )
         ended = ended_by[pushes] >= 0
         closed = pushes[ended & (call[pushes] >= 0)]
         self.calls["end"][call[closed]] = time[ended_by[closed]]
         self.calls["ends"][call[closed]] = event[ended_by[closed]]
-        self._between(states, pushes[ended & ~starts_call & (calls_around == 0)], time[ended_by], event[ended_by])
+        self._between(
+            states,
+            pushes[ended & ~starts_call & (calls_around == 0)],
+            time[ended_by],
+            event[ended_by],
+        )
         states = states._replace(call=call)
         self._open = states.of(pushes[~ended])
         return states
 
     def _between(self, states: _States, pushes: Int, end: Int, ended_by: Int) -> None:
-        """Store the states that are neither calls nor inside calls; of those that end together the innermost comes first."""
+        """Store the states that are neither calls nor inside calls; of those that end together the
+        innermost comes first.
+        """
         pushes = pushes[end[pushes] > states.time[pushes]][::-1]
         pushes = pushes[np.argsort(ended_by[pushes], kind="stable")]
-        self.ranges.add(states.time[pushes], end[pushes], states.place[pushes], states.value[pushes])
+        self.ranges.add(
+            states.time[pushes], end[pushes], states.place[pushes], states.value[pushes]
+        )
 
-    def _links(self, event: Int, starts: Bool, place: NDArray[Any], size: Int, states: _States, span: int) -> None:
-        """Store ends of links with the call that is open at each in its container; `span` exceeds every event."""
+    def _links(
+        self, event: Int, starts: Bool, place: NDArray[Any], size: Int, states: _States, span: int
+    ) -> None:
+        """Store ends of links with the call that is open at each in its container; `span` exceeds
+        every event.
+        """
         open_call = np.full(len(event), -1, dtype=np.int64)
         call_begins = np.flatnonzero(states.call >= 0)
         if len(call_begins) and len(event):
-            # Calls of one container never overlap, so the last one that began is the only candidate.
+            # Calls of one container never overlap, so the last one that began is the only
+            # candidate.
             begins = states.place[call_begins].astype(np.int64) * span + states.event[call_begins]
             last = np.searchsorted(begins, place.astype(np.int64) * span + event) - 1
             call = states.call[call_begins[np.maximum(last, 0)]]
             ends = self.calls["ends"][call]
-            inside = (last >= 0) & (self.calls["place"][call] == place) & ((ends < 0) | (ends > event))
+            inside = (
+                (last >= 0) & (self.calls["place"][call] == place) & ((ends < 0) | (ends > event))
+            )
             open_call[inside] = call[inside]
         self.links.add(event, starts, place, size, open_call)
 
@@ -185,13 +225,16 @@ class Calls:
         self.calls["ends"][states.call[closed]] = self._events
         stacks = _Stacks(states)
         no_end = np.full(len(end), -1, dtype=np.int64)
-        # A state around a call is not inside it, so calls around each state are counted at its own begin.
+        # A state around a call is not inside it, so calls around each state are counted at its own
+        # begin.
         around = stacks.calls_around(states.call >= 0, no_end)
         self._between(states, np.flatnonzero((around == 0) & (states.call < 0)), end, states.place)
 
 
 class _Stacks:
-    """Stack of the states of each container: the depth after each event, and which event ends which state."""
+    """Stack of the states of each container: the depth after each event, and which event ends which
+    state.
+    """
 
     def __init__(self, states: _States) -> None:
         kind, place = states.kind, states.place
@@ -206,7 +249,9 @@ class _Stacks:
         self.deepest = int(self.depth.max(initial=0))
 
     def ended_by(self) -> Int:
-        """Return the event that ends each state, for each event that begins one; -1 where none does."""
+        """Return the event that ends each state, for each event that begins one; -1 where none
+        does.
+        """
         moves = np.flatnonzero(self.push | self.pops)
         level = self.depth[moves] + self.pops[moves]
         # At one level of one stack begins and ends alternate.
@@ -235,7 +280,9 @@ def _too_deep(kind: NDArray[Any], place: NDArray[Any]) -> list[int]:
     """Return the events that would begin a state inside `MOST_NESTED` others."""
     out = []
     depth, before = 0, NO
-    for index, (event_kind, container) in enumerate(zip(kind.tolist(), place.tolist(), strict=True)):
+    for index, (event_kind, container) in enumerate(
+        zip(kind.tolist(), place.tolist(), strict=True)
+    ):
         if container != before or event_kind == RESET:
             depth, before = 0, container
         if event_kind == PUSH:

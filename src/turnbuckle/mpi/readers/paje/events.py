@@ -13,14 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnbuckle.foundation.arrays import Bool, Int
-from turnbuckle.mpi.readers.paje.blocks import END, KEY_WORDS, POP, PUSH, RESET, SOFT, START, UNREAD, Block
+from turnbuckle.mpi.readers.paje.blocks import (
+    END,
+    KEY_WORDS,
+    POP,
+    PUSH,
+    RESET,
+    SOFT,
+    START,
+    UNREAD,
+    Block,
+)
 from turnbuckle.mpi.readers.paje.lines import Lines, number
 from turnbuckle.trace.readers.parts.columns import Columns
 from turnbuckle.trace.readers.parts.mpi_tables import MOST_RANKS, NO, operation, sort_of
 from turnbuckle.trace.readers.parts.text_numbers import Words
 
 _KEY: Final = re.compile(rb"\d{1,18}_\d{1,18}_(-?\d{1,18})_\d{1,18}")
-#: Shorter blocks [B], and runs of fewer lines between two others, are read line by line, which is then faster.
+#: Shorter blocks [B], and runs of fewer lines between two others, are read line by line, which is
+#: then faster.
 _SHORT: Final = 4096
 _FEW: Final = 8
 #: A block is read line by line where more than one in this many lines needs it.
@@ -50,9 +61,10 @@ class Events(Lines):
 
     Attributes
     ----------
-    events : events that are not yet processed: kind, container (index in `places`), time [ns], value (index in `values`; for the begin
-        of a state), number of elements or bytes.
-    links : for the events that are ends of links, in their order: the key, its tag, and whether it has a tag.
+    events : events that are not yet processed: kind, container (index in `places`), time [ns],
+        value (index in `values`; for the begin of a state), number of elements or bytes.
+    links : for the events that are ends of links, in their order: the key, its tag, and whether it
+        has a tag.
     values, places : meanings of the values, and names of the containers.
     """
 
@@ -72,7 +84,8 @@ class Events(Lines):
         #: number of events that were processed and dropped
         self._taken = 0
         self._value_numbers, self._place_numbers = _WordNumbers(), _WordNumbers()
-        #: from each of these events on, the line's index exceeds the event's by the number in the second array
+        #: from each of these events on, the line's index exceeds the event's by the number in the
+        #: second array
         self._from_event, self._behind = array("q", [0]), array("q", [0])
 
     def block(self, block: bytes) -> None:
@@ -107,13 +120,19 @@ class Events(Lines):
         kind = block.kind[low:high]
         relevant = np.flatnonzero(kind != UNREAD)
         pushes = relevant[kind[relevant] == PUSH]
-        places = self._place_numbers.of(block.place[low:high][relevant], self._places_new) if high - low >= _FEW else None
+        places = (
+            self._place_numbers.of(block.place[low:high][relevant], self._places_new)
+            if high - low >= _FEW
+            else None
+        )
         if places is None:
             for line in range(low, high):
                 self.line(block.line(line))
             return
         value = np.zeros(len(relevant), dtype=np.int32)
-        known_values = self._value_numbers.of(block.value[low:high][pushes], lambda new, index: self._values_new(new, pushes[index]))
+        known_values = self._value_numbers.of(
+            block.value[low:high][pushes], lambda new, index: self._values_new(new, pushes[index])
+        )
         value[kind[relevant] == PUSH] = 0 if known_values is None else known_values
         layout = block.layout[low:high]
         counts = np.bincount(layout, minlength=len(self.layouts))
@@ -128,7 +147,13 @@ class Events(Lines):
         # An irrelevant line widens the gap between the index of an event and that of its line.
         behind = self.lines + relevant - self.count - np.arange(len(relevant))
         self._mark(behind)
-        self.events.add(kind[relevant], places, block.time[low:high][relevant], value, block.size[low:high][relevant])
+        self.events.add(
+            kind[relevant],
+            places,
+            block.time[low:high][relevant],
+            value,
+            block.size[low:high][relevant],
+        )
         ends = low + relevant[kind[relevant] >= START]
         self.links.add(*block.key[ends].T, block.tag[ends], np.ones(len(ends)))
         self.lines += high - low
@@ -155,20 +180,28 @@ class Events(Lines):
 
     def line_of(self, event: Int) -> Int:
         """Return the line of each event, as its index among all event lines."""
-        starts, behind = (np.frombuffer(column, dtype=np.int64) for column in (self._from_event, self._behind))
+        starts, behind = (
+            np.frombuffer(column, dtype=np.int64) for column in (self._from_event, self._behind)
+        )
         return event + behind[np.searchsorted(starts, event, side="right") - 1]
 
     def _places_new(self, new: list[bytes], index: Int) -> list[int] | None:
         """Number containers at their first states; None where a container was not created."""
         del index
         containers = [self._containers.get(key) or self._containers_by_name.get(key) for key in new]
-        if any(container is None for container in containers) or len(self.places) + len(new) > MOST_RANKS:
+        if (
+            any(container is None for container in containers)
+            or len(self.places) + len(new) > MOST_RANKS
+        ):
             return None
         return [self._place(key) for key in new]
 
     def _values_new(self, new: list[bytes], index: Int) -> list[int]:
         """Number values at their first states."""
-        return [self._value(key, self.lines + int(line)) for key, line in zip(new, index.tolist(), strict=True)]
+        return [
+            self._value(key, self.lines + int(line))
+            for key, line in zip(new, index.tolist(), strict=True)
+        ]
 
     # --- a line alone: definitions of types and values, of which only names matter ---
 
@@ -190,7 +223,8 @@ class Events(Lines):
         if not (name or alias):
             raise ValueError("a container without a name")
         place = _Place((name or alias).decode("utf-8", "replace"), -1)
-        # An alias takes precedence over the name of another container, so numbers found by name no longer hold.
+        # An alias takes precedence over the name of another container, so numbers found by name no
+        # longer hold.
         if self._place_numbers.used:
             self._place_numbers = _WordNumbers()
         if alias:
@@ -234,7 +268,11 @@ class Events(Lines):
         self.events.append(kind, place, time, value, size)
 
     def _push_state(self, fields: Sequence[bytes]) -> None:
-        time, place, value = self._time(fields[0]), self._place(fields[1]), self._value(fields[2], self.lines)
+        time, place, value = (
+            self._time(fields[0]),
+            self._place(fields[1]),
+            self._value(fields[2], self.lines),
+        )
         self._event(PUSH, place, time, value, number(fields[4]))
 
     def _set_state(self, fields: Sequence[bytes]) -> None:
@@ -261,13 +299,22 @@ class Events(Lines):
         self._key(fields[2])
 
     def _key(self, key: bytes) -> None:
-        """Store a link's key as words: its letters, or for a long key its number among the long keys."""
+        """Store a link's key as words: its letters, or for a long key its number among the long
+        keys.
+        """
         match = _KEY.fullmatch(key)
         if len(key) <= 8 * KEY_WORDS and 0 not in key:
-            words = [int.from_bytes(key[offset : offset + 8], "little") for offset in range(0, 8 * KEY_WORDS, 8)]
+            words = [
+                int.from_bytes(key[offset : offset + 8], "little")
+                for offset in range(0, 8 * KEY_WORDS, 8)
+            ]
         else:
             # No key of letters has zero words followed by this last word.
-            words = [*[0] * (KEY_WORDS - 2), self._long_keys.setdefault(key, len(self._long_keys)), 1 << 56]
+            words = [
+                *[0] * (KEY_WORDS - 2),
+                self._long_keys.setdefault(key, len(self._long_keys)),
+                1 << 56,
+            ]
         self.links.append(*words, int(match[1]) if match else 0, match is not None)
 
 
@@ -287,7 +334,8 @@ class _WordNumbers:
         return len(self._words) > 0
 
     def of(self, words: Words, more: _More) -> NDArray[np.int32] | None:
-        """Return the number of each word, and pass new words to `more` in the order in which they appear.
+        """Return the number of each word, and pass new words to `more` in the order in which they
+        appear.
 
         Returns None where `more` does.
         """
@@ -306,5 +354,8 @@ class _WordNumbers:
             return None
         merged = np.concatenate([self._words, new[order]])
         sort = np.argsort(merged)
-        self._words, self._numbers = merged[sort], np.concatenate([self._numbers, np.array(numbers, dtype=np.int32)])[sort]
+        self._words, self._numbers = (
+            merged[sort],
+            np.concatenate([self._numbers, np.array(numbers, dtype=np.int32)])[sort],
+        )
         return self._numbers[np.searchsorted(self._words, words)]

@@ -16,7 +16,8 @@ from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, LARGEST_NS, NO
 
 _TOKENS: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)"?|(\S+)')
-#: The file is refused where more lines than this are unreadable and the unreadable lines outnumber the others.
+#: The file is refused where more lines than this are unreadable and the unreadable lines outnumber
+#: the others.
 _MOST_BAD: Final = 1000
 #: Largest number of event definitions, and of fields of one event, that a header can have.
 _MOST_EVENTS, _MOST_FIELDS = 4096, 256
@@ -43,12 +44,19 @@ EVENTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "PajeEndLink": (("time", "endcontainer", "key"), ()),
 }
 #: Events of the format that are irrelevant to MPI calls.
-_VARIABLES: Final = ("PajeDefineVariableType", "PajeSetVariable", "PajeAddVariable", "PajeSubVariable")
+_VARIABLES: Final = (
+    "PajeDefineVariableType",
+    "PajeSetVariable",
+    "PajeAddVariable",
+    "PajeSubVariable",
+)
 _UNREAD: Final = (*_VARIABLES, "PajeDefineEventType", "PajeNewEvent")
 
 
 class Layout(NamedTuple):
-    """Definition of one event: its name, the method that takes its fields, their columns, and a fast getter for lines of `least` words."""
+    """Definition of one event: its name, the method that takes its fields, their columns, and a
+    fast getter for lines of `least` words.
+    """
 
     name: str
     act: Callable[[Sequence[bytes]], None] | None
@@ -58,14 +66,15 @@ class Layout(NamedTuple):
 
 
 class Lines:
-    """Reader of lines that hands each event's fields to the method named after the event, such as ``_push_state``, in the order of
-    `EVENTS`.
+    """Reader of lines that hands each event's fields to the method named after the event, such as
+    ``_push_state``, in the order of `EVENTS`.
 
     Attributes
     ----------
     bad, first_bad : indices of the unreadable event lines, and what is wrong with the first.
     last : latest time [ns].
-    tool, private : the program that wrote the trace, if it is named, and whether the trace holds the command line too.
+    tool, private : the program that wrote the trace, if it is named, and whether the trace holds
+        the command line too.
     """
 
     def __init__(self, where: str) -> None:
@@ -86,7 +95,9 @@ class Lines:
             self._definition(line[1:].split())
             return
         if kind == b"#" or not kind.strip():
-            if not self.tool and (made := re.search(rb"generated using (SimGrid-[\w.]{1,20})", line[:400])):
+            if not self.tool and (
+                made := re.search(rb"generated using (SimGrid-[\w.]{1,20})", line[:400])
+            ):
                 self.tool = made[1].decode().replace("-", " ")
             self.private = self.private or line.startswith(b"#[")
             return
@@ -98,8 +109,13 @@ class Lines:
             name, act, columns, least, pick = layout
             self.counts[name] += 1
             if act is not None:
-                # A field that the header does not define, or that lies beyond the line's end, is empty.
-                act(pick(fields) if len(fields) >= least else [fields[i] if 0 <= i < len(fields) else b"" for i in columns])
+                # A field that the header does not define, or that lies beyond the line's end, is
+                # empty.
+                act(
+                    pick(fields)
+                    if len(fields) >= least
+                    else [fields[i] if 0 <= i < len(fields) else b"" for i in columns]
+                )
         except (ValueError, KeyError, OverflowError) as error:
             self.bad.append(self.lines)
             self.first_bad = self.first_bad or str(error)
@@ -112,7 +128,10 @@ class Lines:
             raise error_of(
                 "P029.lines",
                 where=self.where,
-                found=f"{bad} lines that cannot be read, {lines - bad} that can; the first: {clipped(self.first_bad, 80)}",
+                found=(
+                    f"{bad} lines that cannot be read, {lines - bad} that can; the first: "
+                    f"{clipped(self.first_bad, 80)}"
+                ),
             )
 
     def _definition(self, words: list[bytes]) -> None:
@@ -121,7 +140,9 @@ class Lines:
         if first == b"EventDef":
             if len(words) < 3 or len(self.layouts) >= _MOST_EVENTS:
                 raise self.unreadable(
-                    "an event without a name or number" if len(words) < 3 else f"more than {_MOST_EVENTS} kinds of events"
+                    "an event without a name or number"
+                    if len(words) < 3
+                    else f"more than {_MOST_EVENTS} kinds of events"
                 )
             self.defining = (words[2], words[1].decode("latin-1"), [])
         elif first == b"EndEventDef":
@@ -141,11 +162,19 @@ class Lines:
         if missing := [f for f in required if f not in fields]:
             raise self.unreadable(f"{name} has no field {', '.join(missing)}")
         columns = tuple(fields.index(f) + 1 if f in fields else -1 for f in (*required, *optional))
-        act = getattr(self, "_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name.removeprefix("Paje")).lower()) if name in EVENTS else None
+        act = (
+            getattr(self, "_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name.removeprefix("Paje")).lower())
+            if name in EVENTS
+            else None
+        )
         counted_name = name if name in EVENTS or name in _UNREAD else "others"
         complete = -1 not in columns and len(columns) > 1
         self.layouts[number] = Layout(
-            counted_name, act, columns, max(columns) + 1 if complete else 1 << 30, itemgetter(*columns) if complete else tuple
+            counted_name,
+            act,
+            columns,
+            max(columns) + 1 if complete else 1 << 30,
+            itemgetter(*columns) if complete else tuple,
         )
 
     def unreadable(self, evidence: str) -> TurnbuckleError:

@@ -25,10 +25,14 @@ class Links:
     size: Int
     tag: Int
     call: Int  #: call that contains the end; -1 outside calls
-    live: Bool  #: whether the end belongs to a message that the program itself sends, not to one inside a collective
+    #: whether the end belongs to a message that the program itself sends, not to one inside a
+    #: collective
+    live: Bool
 
     def which(self, sorts: Bool, starts: bool) -> Int:
-        """Return the live ends of the given direction inside calls that `sorts`, a mask over calls, selects."""
+        """Return the live ends of the given direction inside calls that `sorts`, a mask over calls,
+        selects.
+        """
         inside = np.append(sorts, False)[self.call]
         return np.flatnonzero(self.live & inside & (self.starts == starts))
 
@@ -39,7 +43,9 @@ class Links:
 
 def links(events: Events, calls: Calls, collective: Bool) -> Links:
     """Return all ends of links; `collective` is a mask of the collective calls."""
-    event, starts, place, size, call = (calls.links[name] for name in ("event", "starts", "place", "size", "call"))
+    event, starts, place, size, call = (
+        calls.links[name] for name in ("event", "starts", "place", "size", "call")
+    )
     tag = events.links["tag"]
     live = (tag >= 0) & ~np.append(collective, False)[call]
     return Links(event, starts == 1, place, size, tag, call, live)
@@ -47,8 +53,8 @@ def links(events: Events, calls: Calls, collective: Bool) -> Links:
 
 @dataclass
 class Pairs:
-    """Messages as pairs of link ends: begins and ends, the number of ends left over, the events of duplicate ends, and whether those end a
-    link.
+    """Messages as pairs of link ends: begins and ends, the number of ends left over, the events of
+    duplicate ends, and whether those end a link.
     """
 
     start: Int
@@ -85,7 +91,10 @@ def pairs(events: Events, links: Links) -> Pairs:
     repeated, left, twice = _one_by_one(links, order, first, counts, done)
     repeated_pairs = np.array(repeated, dtype=np.int64).reshape(-1, 2)
     bad = np.array(sorted(twice), dtype=np.int64)
-    start, end = np.concatenate([start, repeated_pairs[:, 0]]), np.concatenate([end, repeated_pairs[:, 1]])
+    start, end = (
+        np.concatenate([start, repeated_pairs[:, 0]]),
+        np.concatenate([end, repeated_pairs[:, 1]]),
+    )
     return Pairs(start, end, under_way + left, links.event[bad], ~links.starts[bad])
 
 
@@ -95,10 +104,13 @@ def _grouped(words: list[NDArray[np.uint64]], mixed: NDArray[np.uint64], order: 
     return all((word[order[neighbours]] == word[order[neighbours + 1]]).all() for word in words)
 
 
-def _one_by_one(links: Links, order: Int, first: Int, counts: Int, done: Bool) -> tuple[list[tuple[int, int]], int, list[int]]:
+def _one_by_one(
+    links: Links, order: Int, first: Int, counts: Int, done: Bool
+) -> tuple[list[tuple[int, int]], int, list[int]]:
     """Pair the ends of keys that are used several times, in the order of the file.
 
-    Returns the pairs, the number of ends left over, and the ends that come while the same kind of end is open.
+    Returns the pairs, the number of ends left over, and the ends that come while the same kind of
+    end is open.
     """
     paired: list[tuple[int, int]] = []
     twice: list[int] = []

@@ -1,7 +1,8 @@
 """Rows of the table ``mpi`` from the calls and links of a Paje trace.
 
-The first link that begins in a sending call is the call's message, and a receive has the first link that ends in it.  Any other link that
-ends belongs to the oldest receive that its rank has open, and the wait in which it ends completes that receive.
+The first link that begins in a sending call is the call's message, and a receive has the first link
+that ends in it.  Any other link that ends belongs to the oldest receive that its rank has open, and
+the wait in which it ends completes that receive.
 """
 
 from __future__ import annotations
@@ -20,9 +21,20 @@ from turnbuckle.mpi.readers.paje.links import Links, Pairs
 from turnbuckle.trace.ids import of_rank
 from turnbuckle.trace.readers.parts.columns import by_two, sorted_by
 from turnbuckle.trace.readers.parts.first_come import FirstCome
-from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, LARGEST, MESSAGE, NO, OTHER, REQUEST, ROOTED, carried, mpi_table
+from turnbuckle.trace.readers.parts.mpi_tables import (
+    COLLECTIVE,
+    LARGEST,
+    MESSAGE,
+    NO,
+    OTHER,
+    REQUEST,
+    ROOTED,
+    carried,
+    mpi_table,
+)
 
-#: How many requests each kind of wait completes; other waits complete as many as their recorded size.
+#: How many requests each kind of wait completes; other waits complete as many as their recorded
+#: size.
 _ASKED: Final = {"wait": 1, "waitany": 1, "waitsome": 0}
 _ALL: Final = 1 << 30
 _KINDS: Final = {"wait": REQUEST, "start": REQUEST, "collective": COLLECTIVE, "other": OTHER}
@@ -32,7 +44,9 @@ class _CallColumns:
     """Columns of the calls as arrays."""
 
     def __init__(self, calls: Calls) -> None:
-        self.begins, self.ends, self.start, self.end, self.size = (calls.calls[name] for name in ("begins", "ends", "start", "end", "size"))
+        self.begins, self.ends, self.start, self.end, self.size = (
+            calls.calls[name] for name in ("begins", "ends", "start", "end", "size")
+        )
         self.place, self.value = calls.calls["place"], calls.calls["value"]
 
     def __len__(self) -> int:
@@ -40,8 +54,8 @@ class _CallColumns:
 
 
 class Rows:
-    """Rows of all calls: first one row per call, then the receives of calls that also send, further messages, and further requests of
-    waits.
+    """Rows of all calls: first one row per call, then the receives of calls that also send, further
+    messages, and further requests of waits.
 
     Parameters
     ----------
@@ -49,12 +63,21 @@ class Rows:
 
     Attributes
     ----------
-    elements : distinct values of bytes per element that the messages show; 0 where it is not a whole number.
+    elements : distinct values of bytes per element that the messages show; 0 where it is not a
+        whole number.
     isend : the first event in which a start call sends; 1 << 62 where none does.
     flaws : counts of what the trace does not record.
     """
 
-    def __init__(self, values: list[Value], calls_read: Calls, links: Links, pairs: Pairs, rank: Int, flaws: Counter[str]) -> None:
+    def __init__(
+        self,
+        values: list[Value],
+        calls_read: Calls,
+        links: Links,
+        pairs: Pairs,
+        rank: Int,
+        flaws: Counter[str],
+    ) -> None:
         self.values, self.links, self.flaws = values, links, flaws
         self.calls = calls = _CallColumns(calls_read)
         self._rank = rank[self.calls.place]
@@ -69,11 +92,19 @@ class Rows:
         received = self._receives()
         further = self._waits(*received)
 
-        self._call = np.concatenate([np.arange(len(calls)), self._both, links.call[self._extra], further[0]])
-        made = calls.begins, calls.begins[self._both], links.event[self._extra], calls.ends[further[0]]
+        self._call = np.concatenate(
+            [np.arange(len(calls)), self._both, links.call[self._extra], further[0]]
+        )
+        made = (
+            calls.begins,
+            calls.begins[self._both],
+            links.event[self._extra],
+            calls.ends[further[0]],
+        )
         self._made = np.concatenate(made)
         self._columns = {
-            name: np.full(len(self._call), NO, np.int64) for name in ("size_bytes", "tag", "communicator", "request", "partner")
+            name: np.full(len(self._call), NO, np.int64)
+            for name in ("size_bytes", "tag", "communicator", "request", "partner")
         }
         self._fill_columns(*further)
         self._join(pairs, rank)
@@ -92,9 +123,14 @@ class Rows:
     def _sends(self) -> tuple[Int, Bool]:
         """Assign rows to the links that begin.
 
-        Returns the links that are their call's first message, and a mask over the extra links that leave a request.
+        Returns the links that are their call's first message, and a mask over the extra links that
+        leave a request.
         """
-        calls, links, row = self.calls, self.links, np.full(len(self.links.event), -1, dtype=np.int64)
+        calls, links, row = (
+            self.calls,
+            self.links,
+            np.full(len(self.links.event), -1, dtype=np.int64),
+        )
         senders = links.which(self._are("send", "both", "start"), True)
         call, turn = links.call[senders], links.turn(senders)
         start, send = self._are("start")[call], self._are("send")[call]
@@ -117,7 +153,9 @@ class Rows:
         number = np.empty(len(event), dtype=np.int64)
         number[np.argsort(event, kind="stable")] = np.arange(1, len(event) + 1)
         #: request of each call, and of each link that begins
-        self._of_call, self._of_link = (np.full(n, NO, dtype=np.int64) for n in (len(calls), len(links.event)))
+        self._of_call, self._of_link = (
+            np.full(n, NO, dtype=np.int64) for n in (len(calls), len(links.event))
+        )
         self._of_call[base] = number[: len(base)]
         self._of_link[first] = self._of_call[links.call[first]]
         self._of_link[self._extra[leaves_request]] = number[len(base) :]
@@ -126,7 +164,8 @@ class Rows:
     def _receives(self) -> tuple[Int, Int, Int]:
         """Assign rows to the links that end.
 
-        Returns the waits, the requests that each completes in this way, and how many receives stay open at each wait.
+        Returns the waits, the requests that each completes in this way, and how many receives stay
+        open at each wait.
         """
         calls, links = self.calls, self.links
         nonblocking = self._are("receive") & self._nonblocking
@@ -136,7 +175,11 @@ class Rows:
         self._row[direct] = np.where(second >= 0, second, links.call[direct])
         unassigned = links.live & ~links.starts
         unassigned[direct] = False
-        unassigned_ends, receives, waits = np.flatnonzero(unassigned), np.flatnonzero(nonblocking), np.flatnonzero(self._are("wait"))
+        unassigned_ends, receives, waits = (
+            np.flatnonzero(unassigned),
+            np.flatnonzero(nonblocking),
+            np.flatnonzero(self._are("wait")),
+        )
         queue = _Queues(
             [
                 (calls.place[receives], calls.begins[receives]),
@@ -153,19 +196,26 @@ class Rows:
         return links.call[served[wait]], self._of_call[receive[wait]], queue.waiting
 
     def _waits(self, completed: Int, request: Int, open_: Int) -> tuple[Int, Int]:
-        """Assign requests to waits: those whose messages end in the wait, and the oldest sends for the rest of its number.
+        """Assign requests to waits: those whose messages end in the wait, and the oldest sends for
+        the rest of its number.
 
-        Returns the calls and requests of all completions but each call's first, which stands in the call's own row.
+        Returns the calls and requests of all completions but each call's first, which stands in the
+        call's own row.
         """
         calls, links = self.calls, self.links
         waits = np.flatnonzero(self._are("wait"))
         done = np.bincount(completed, minlength=len(calls))[waits]
         self.flaws["oldest"] += int(done[open_ > 0].sum())
-        usual_count = self._of_value([_ASKED.get(v.does, NO) if v.does.startswith("wait") else 0 for v in self.values])[waits]
+        usual_count = self._of_value(
+            [_ASKED.get(v.does, NO) if v.does.startswith("wait") else 0 for v in self.values]
+        )[waits]
         size = calls.size[waits]
         capacity = np.where(usual_count != NO, usual_count, np.where(size != NO, size, _ALL))
         sends = np.flatnonzero(self._of_link != NO)
-        queue = _Queues([(links.place[sends], links.event[sends]), (calls.place[waits], calls.ends[waits])], np.maximum(capacity - done, 0))
+        queue = _Queues(
+            [(links.place[sends], links.event[sends]), (calls.place[waits], calls.ends[waits])],
+            np.maximum(capacity - done, 0),
+        )
         self.flaws["guessed"] += int(queue.served[queue.waiting > 0].sum())
         call = np.concatenate([completed, waits[queue.by]])
         request = np.concatenate([request, self._of_link[sends[queue.got]]])
@@ -189,7 +239,10 @@ class Rows:
         begun = np.flatnonzero(links.starts & (self._row >= 0))
         columns["request"][self._row[self._extra]] = self._of_link[self._extra]
         columns["request"][len(self._call) - len(call) :] = request
-        columns["size_bytes"][self._row[begun]], columns["tag"][self._row[begun]] = links.size[begun], links.tag[begun]
+        columns["size_bytes"][self._row[begun]], columns["tag"][self._row[begun]] = (
+            links.size[begun],
+            links.tag[begun],
+        )
         columns["communicator"][self._row[self._row >= 0]] = 1
 
     def _join(self, pairs: Pairs, rank: Int) -> None:
@@ -213,11 +266,15 @@ class Rows:
         return len(self._call)
 
     def sizes(self, members: int) -> tuple[int, Int, Int]:
-        """Return the bytes of an element, and the bytes that the first row of each call sends and receives.
+        """Return the bytes of an element, and the bytes that the first row of each call sends and
+        receives.
 
         The element size is 0 where the messages do not agree on one.
         """
-        calls, element_size = self.calls, next(iter(self.elements)) if len(self.elements) == 1 else 0
+        calls, element_size = (
+            self.calls,
+            next(iter(self.elements)) if len(self.elements) == 1 else 0,
+        )
         sent, received = (np.full(len(calls), NO, dtype=np.int64) for _ in range(2))
         for number, value in enumerate(self.values):
             if value.sort != "collective":
@@ -229,9 +286,16 @@ class Rows:
                 continue
             # The limit is a Python integer because the product could overflow an int64.
             largest_count = (LARGEST - 1) // (element_size * members) if element_size else -1
-            selected, selected_count = selected[(calls.size[selected] != NO) & (calls.size[selected] <= largest_count)], len(selected)
+            selected, selected_count = (
+                selected[(calls.size[selected] != NO) & (calls.size[selected] <= largest_count)],
+                len(selected),
+            )
             sent[selected], received[selected] = carried(
-                value.does, calls.size[selected] * element_size, calls.size[selected] * element_size, members, False
+                value.does,
+                calls.size[selected] * element_size,
+                calls.size[selected] * element_size,
+                members,
+                False,
             )
             self.flaws["elements"] += len(selected)
             self.flaws["unsized"] += selected_count - len(selected)
@@ -274,7 +338,11 @@ class Rows:
                     size = np.where(first, sent[call], NO)
                     return np.where(size != NO, size, self._columns.pop(name)[order])
             # Each column is used once and dropped to free its memory.
-            return self._columns.pop(name)[order] if name in self._columns else np.full(len(call), NO, dtype=np.int64)
+            return (
+                self._columns.pop(name)[order]
+                if name in self._columns
+                else np.full(len(call), NO, dtype=np.int64)
+            )
 
         return mpi_table(column)
 
@@ -284,13 +352,15 @@ class _Queues:
 
     Parameters
     ----------
-    columns : containers and events of the arrivals, of the requesters, and, optionally, of observers that take nothing.
+    columns : containers and events of the arrivals, of the requesters, and, optionally, of
+        observers that take nothing.
     asked : how many arrivals each requester takes at most.
 
     Attributes
     ----------
     by, got : requester and arrival of each assignment.
-    served, waiting : how many arrivals each event of the last of `columns` takes, and how many it leaves.
+    served, waiting : how many arrivals each event of the last of `columns` takes, and how many it
+        leaves.
     """
 
     def __init__(self, columns: list[tuple[NDArray[Any], Int]], asked: Int) -> None:
@@ -309,4 +379,7 @@ class _Queues:
         self.by, self.got = self.by[back], self.got[back]
         served, waiting = (np.empty(len(order), dtype=np.int64) for _ in range(2))
         served[order], waiting[order] = queue.served, queue.waiting
-        self.served, self.waiting = served[len(order) - counts[-1] :], waiting[len(order) - counts[-1] :]
+        self.served, self.waiting = (
+            served[len(order) - counts[-1] :],
+            waiting[len(order) - counts[-1] :],
+        )

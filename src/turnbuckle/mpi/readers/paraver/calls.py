@@ -25,7 +25,8 @@ class Calls:
     Attributes
     ----------
     sort : index of each call's sort in `SORTS`.
-    nonblocking : whether the call's operation begins with ``i``, so that the call returns before the operation is done.
+    nonblocking : whether the call's operation begins with ``i``, so that the call returns before
+        the operation is done.
     """
 
     words: Words
@@ -38,15 +39,17 @@ class Calls:
     start: Int
     end: Int
     word: NDArray[Any]
-    #: collective, arguments: indices of the collectives, and for each: bytes sent, bytes received, whether this rank is the root,
-    #: communicator
+    #: collective, arguments: indices of the collectives, and for each: bytes sent, bytes received,
+    #: whether this rank is the root, communicator
     collective: Int
     arguments: Int
 
     def __post_init__(self) -> None:
         number = {sort: place for place, sort in enumerate(SORTS)}
         self.sort = np.array([number[sort] for sort in self.words.sort], dtype=np.int8)[self.word]
-        self.nonblocking: Bool = np.array([does.startswith("i") for does in self.words.does], dtype=bool)[self.word]
+        self.nonblocking: Bool = np.array(
+            [does.startswith("i") for does in self.words.does], dtype=bool
+        )[self.word]
 
     def __len__(self) -> int:
         return len(self.start)
@@ -76,7 +79,11 @@ def paired(records: Records) -> tuple[int, Calls] | None:
     begins = (word >= 0) & (edges["broken"] == 0)
     key = records.threads.by_place()
     application_of = records.threads.application(key)
-    counts = np.bincount(application_of, weights=np.bincount(thread[begins], minlength=len(key))) if len(key) else np.zeros(1)
+    counts = (
+        np.bincount(application_of, weights=np.bincount(thread[begins], minlength=len(key)))
+        if len(key)
+        else np.zeros(1)
+    )
     records.calls.update({a: int(n) for a, n in enumerate(counts.tolist()) if n})
     if not records.calls:
         return None
@@ -90,7 +97,10 @@ def paired(records: Records) -> tuple[int, Calls] | None:
     is_successor = np.zeros(len(word), dtype=bool)
     is_successor[order[with_successor + 1]] = True
     # A tool that cuts traces writes one end of every type at the very end, which is no flaw.
-    records.flaws["cut"] += int((is_successor & (word >= 0)).sum() + (~is_successor & (word < 0) & (time < records.duration)).sum())
+    records.flaws["cut"] += int(
+        (is_successor & (word >= 0)).sum()
+        + (~is_successor & (word < 0) & (time < records.duration)).sum()
+    )
     del order, with_successor, is_successor, group
 
     selected = np.flatnonzero(begins & (application_of[thread] == application))
@@ -102,13 +112,31 @@ def paired(records: Records) -> tuple[int, Calls] | None:
     rank[places] = np.arange(len(places), dtype=np.int32)
     selected = selected[np.argsort(time[selected], kind="stable")]
     selected = selected[sorted_by(rank[thread[selected]])]
-    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(rank[thread[selected]], minlength=len(places)))])
+    first = np.concatenate(
+        [
+            np.zeros(1, np.int64),
+            np.cumsum(np.bincount(rank[thread[selected]], minlength=len(places))),
+        ]
+    )
     ends = end[selected]
     records.flaws["cut"] += int((ends == NO).sum())
     ends[ends == NO] = records.latest
     edge = records.collectives["edge"]
     collective = np.flatnonzero(records.words.collective(word[selected]))
     row = np.searchsorted(edge, selected[collective])
-    arguments = np.stack([records.collectives[name][row] for name in ("sent", "received", "root", "communicator")])
+    arguments = np.stack(
+        [records.collectives[name][row] for name in ("sent", "received", "root", "communicator")]
+    )
     task, number = records.threads.task_and_number(application, key[places])
-    return application, Calls(records.words, key[places], task, number, first, time[selected], ends, word[selected], collective, arguments)
+    return application, Calls(
+        records.words,
+        key[places],
+        task,
+        number,
+        first,
+        time[selected],
+        ends,
+        word[selected],
+        collective,
+        arguments,
+    )

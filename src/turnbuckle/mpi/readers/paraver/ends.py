@@ -1,8 +1,10 @@
-"""Calls at the two ends of the messages of a Paraver trace, found by the times of the communication records.
+"""Calls at the two ends of the messages of a Paraver trace, found by the times of the communication
+records.
 
-A send starts at its call's begin.  A receive is posted at its call's begin, or for an Irecv at its return.  A message arrives at the end of
-its wait.  Where the clock is coarse several calls fit a time: those that begin or end exactly then come first, and each takes one message,
-in the order of both.
+A send starts at its call's begin.  A receive is posted at its call's begin, or for an Irecv at its
+return.  A message arrives at the end of its wait.  Where the clock is coarse several calls fit a
+time: those that begin or end exactly then come first, and each takes one message, in the order of
+both.
 """
 
 from __future__ import annotations
@@ -35,12 +37,29 @@ class Ends:
 
 
 def ends(calls: Calls, end: str) -> Ends:
-    """Return the calls that can send, receive or complete a message: `end` is ``send``, ``receive`` or ``wait``."""
-    candidates = calls.are(*{"send": ("send", "both", "start"), "receive": ("receive", "both"), "wait": ("wait",)}[end])
-    at_end = np.ones(len(candidates), bool) if end == "wait" else calls.nonblocking[candidates] & (end == "receive")
-    many = calls.does("start", "startall") if end == "send" else calls.does(*_MANY) & (end == "wait")
+    """Return the calls that can send, receive or complete a message: `end` is ``send``, ``receive``
+    or ``wait``.
+    """
+    candidates = calls.are(
+        *{"send": ("send", "both", "start"), "receive": ("receive", "both"), "wait": ("wait",)}[end]
+    )
+    at_end = (
+        np.ones(len(candidates), bool)
+        if end == "wait"
+        else calls.nonblocking[candidates] & (end == "receive")
+    )
+    many = (
+        calls.does("start", "startall") if end == "send" else calls.does(*_MANY) & (end == "wait")
+    )
     start, done = calls.start[candidates], calls.end[candidates]
-    return Ends(candidates, np.searchsorted(candidates, calls.first), start, done, np.where(at_end, done, start), many[candidates])
+    return Ends(
+        candidates,
+        np.searchsorted(candidates, calls.first),
+        start,
+        done,
+        np.where(at_end, done, start),
+        many[candidates],
+    )
 
 
 def assigned(ends: Ends, thread: Int, time: Int) -> Int:
@@ -50,7 +69,8 @@ def assigned(ends: Ends, thread: Int, time: Int) -> Int:
 
     Parameters
     ----------
-    thread : index of each message's thread among those that call MPI; -1 where the thread makes no calls.
+    thread : index of each message's thread among those that call MPI; -1 where the thread makes no
+        calls.
     time : time of that end of the message [ns].
     """
     last = _before(ends, thread, time)
@@ -63,7 +83,9 @@ def assigned(ends: Ends, thread: Int, time: Int) -> Int:
     depth, open_messages = 0, np.flatnonzero(several)
     while len(open_messages) and depth < _MOST_TIED:
         candidate = last[open_messages] - depth
-        inside = (candidate >= ends.first[thread[open_messages]]) & (ends.end[candidate] >= time[open_messages])
+        inside = (candidate >= ends.first[thread[open_messages]]) & (
+            ends.end[candidate] >= time[open_messages]
+        )
         open_messages = open_messages[inside]
         entangled[candidate[inside]] = True
         depth += 1
@@ -82,7 +104,9 @@ def assigned(ends: Ends, thread: Int, time: Int) -> Int:
 
 
 def _before(ends: Ends, thread: Int, time: Int) -> Int:
-    """Return the last call of each message's thread that begins no later than the message's time; -1 where there is none."""
+    """Return the last call of each message's thread that begins no later than the message's time;
+    -1 where there is none.
+    """
     out = np.full(len(thread), -1, dtype=np.int64)
     order = np.argsort(thread, kind="stable")
     bounds = np.searchsorted(thread[order], np.arange(len(ends.first)))
@@ -94,7 +118,9 @@ def _before(ends: Ends, thread: Int, time: Int) -> Int:
     return out
 
 
-def _one_by_one(ends: Ends, messages: Int, thread: Int, time: Int, last: Int, out: NDArray[Any]) -> None:
+def _one_by_one(
+    ends: Ends, messages: Int, thread: Int, time: Int, last: Int, out: NDArray[Any]
+) -> None:
     """Assign messages at times that several calls fit: each takes the first call that is free."""
     fitting: dict[tuple[int, int], deque[int]] = {}
     taken: set[int] = set()
@@ -106,7 +132,9 @@ def _one_by_one(ends: Ends, messages: Int, thread: Int, time: Int, last: Int, ou
             low = int(ends.first[place])
             while begin > low and stop - begin < _MOST_TIED and ends.end[begin - 1] >= instant:
                 begin -= 1
-            queue = fitting[place, instant] = deque(sorted(range(begin, stop), key=lambda call: bool(ends.exact[call] != instant)))
+            queue = fitting[place, instant] = deque(
+                sorted(range(begin, stop), key=lambda call: bool(ends.exact[call] != instant))
+            )
         while queue and queue[0] in taken:
             queue.popleft()
         if queue:

@@ -1,4 +1,6 @@
-"""Vectorised parser of Paraver lines: the positions of their fields, and the numbers in fields of digits."""
+"""Vectorised parser of Paraver lines: the positions of their fields, and the numbers in fields of
+digits.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ class Lines:
 
     Attributes
     ----------
-    fields : number of colon-separated fields of each line; too large where a line holds letters other than digits and colons.
+    fields : number of colon-separated fields of each line; too large where a line holds letters
+        other than digits and colons.
     """
 
     def __init__(self, block: bytes) -> None:
@@ -44,13 +47,17 @@ class Lines:
         return mask
 
     def plain(self) -> Bool:
-        """Return a mask of the lines that consist of fields of 1 to `LONGEST` digits and colons only."""
+        """Return a mask of the lines that consist of fields of 1 to `LONGEST` digits and colons
+        only.
+        """
         width = np.diff(self._ends, prepend=len(PAD) - 1) - 1
         odd = ((self._kind != _COLON) & (self._kind != _END)) | (width < 1) | (width > LONGEST)
         return ~self._holding(np.flatnonzero(odd))
 
     def holding(self, *begins: bytes) -> Bool:
-        """Return a mask of the lines with a field, other than the first, that begins with one of the given texts."""
+        """Return a mask of the lines with a field, other than the first, that begins with one of
+        the given texts.
+        """
         mask = np.zeros(self.count, dtype=bool)
         after_colon = self._kind == _COLON
         for begin in begins:

@@ -1,4 +1,6 @@
-"""Names of the numbered MPI calls of a Paraver trace, from the .pcf beside it or else from Extrae's own list."""
+"""Names of the numbered MPI calls of a Paraver trace, from the .pcf beside it or else from Extrae's
+own list.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def usual() -> dict[int, str]:
 
 
 def named(path: Path) -> dict[tuple[int, int], str] | None:
-    """Return the names of the values of MPI's event types from the .pcf beside the trace; None where there is no .pcf."""
+    """Return the names of the values of MPI's event types from the .pcf beside the trace; None
+    where there is no .pcf.
+    """
     stem = path.with_suffix("") if path.suffix.lower() in (".xz", ".gz") else path
     pcf, row_file = stem.with_suffix(".pcf"), stem.with_suffix(".row")
     if row_file.is_file():
@@ -67,11 +71,14 @@ class Words:
     Attributes
     ----------
     named : names from the ``.pcf``; None without one.
-    name, does, sort : for each word, the index of its name among `names`, its operation, and the sort of the operation.
+    name, does, sort : for each word, the index of its name among `names`, its operation, and the
+        sort of the operation.
     unnamed : event types and numbers that took Extrae's own names, because the ``.pcf`` has none.
     """
 
-    def __init__(self, named: dict[tuple[int, int], str] | None, names: Callable[[str], int]) -> None:
+    def __init__(
+        self, named: dict[tuple[int, int], str] | None, names: Callable[[str], int]
+    ) -> None:
         self.named, self.names = named, names
         self.name: list[int] = []
         self.does: list[str] = []
@@ -85,7 +92,9 @@ class Words:
         self._code: dict[int, int] = {}
 
     def code(self, number: int) -> int:
-        """Return a number as an int64: itself, or a negative code where it is negative or too long."""
+        """Return a number as an int64: itself, or a negative code where it is negative or too
+        long.
+        """
         if 0 <= number < 10**LONGEST:
             return number
         if number not in self._code:
@@ -95,19 +104,29 @@ class Words:
 
     def text(self, kind: int, number: int) -> str:
         """Return the name of a call."""
-        return (self.named or {}).get((kind, number), "") or usual().get(number, f"MPI call {number}")
+        return (self.named or {}).get((kind, number), "") or usual().get(
+            number, f"MPI call {number}"
+        )
 
     def of(self, kind: NDArray[Any], code: Int) -> NDArray[np.int32]:
-        """Return the word of each call by its event type, less the first, and the code of its number; -1 for number 0, an end."""
+        """Return the word of each call by its event type, less the first, and the code of its
+        number; -1 for number 0, an end.
+        """
         small = (code >= 0) & (code < _SMALL)
-        out: NDArray[np.int32] = np.where(small, self._small[kind, np.where(small, code, 0)], _NOT_YET).astype(np.int32)
+        out: NDArray[np.int32] = np.where(
+            small, self._small[kind, np.where(small, code, 0)], _NOT_YET
+        ).astype(np.int32)
         missing = np.flatnonzero(out == _NOT_YET)
         if len(missing):
             # New words are numbered in the order in which they appear, because their names are.
-            distinct, first, inverse = np.unique(code[missing] * len(CALLS) + kind[missing], return_index=True, return_inverse=True)
+            distinct, first, inverse = np.unique(
+                code[missing] * len(CALLS) + kind[missing], return_index=True, return_inverse=True
+            )
             words = np.zeros(len(distinct), dtype=np.int32)
             for index in np.argsort(first):
-                words[index] = self._word(int(kind[missing[first[index]]]), int(code[missing[first[index]]]))
+                words[index] = self._word(
+                    int(kind[missing[first[index]]]), int(code[missing[first[index]]])
+                )
             out[missing] = words[inverse]
         return out
 

@@ -1,4 +1,6 @@
-"""Requests completed by waits whose messages were not recorded: the oldest open requests of the thread."""
+"""Requests completed by waits whose messages were not recorded: the oldest open requests of the
+thread.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,13 @@ from turnbuckle.foundation.arrays import Int
 from turnbuckle.trace.readers.parts.first_come import FirstCome
 
 
-def oldest(thread: NDArray[Any], sends: tuple[Int, Int], receives: tuple[Int, Int], ones: Int, alls: Int) -> tuple[Int, Int, int]:
+def oldest(
+    thread: NDArray[Any], sends: tuple[Int, Int], receives: tuple[Int, Int], ones: Int, alls: Int
+) -> tuple[Int, Int, int]:
     """Assign requests to waits by age.
 
-    A wait for one completes its thread's oldest open receive, or else its oldest open send.  A wait for all completes every open send, then
-    every open receive.
+    A wait for one completes its thread's oldest open receive, or else its oldest open send.  A wait
+    for all completes every open send, then every open receive.
 
     Parameters
     ----------
@@ -25,8 +29,8 @@ def oldest(thread: NDArray[Any], sends: tuple[Int, Int], receives: tuple[Int, In
 
     Returns
     -------
-    call, request : each wait and a request that it completes; those of one wait in the order of the requests.
-    guessed : number of waits for one after which requests stayed open.
+    call, request : each wait and a request that it completes; those of one wait in the order of the
+    requests. guessed : number of waits for one after which requests stayed open.
     """
     call = np.concatenate([sends[0], receives[0], ones, alls])
     role = np.repeat(np.arange(4), [len(sends[0]), len(receives[0]), len(ones), len(alls)])
@@ -52,4 +56,8 @@ def oldest(thread: NDArray[Any], sends: tuple[Int, Int], receives: tuple[Int, In
         parts.append((closing_call[of_span][closed], requests[left[closed]]))
     still_open = received.waiting + sent.waiting > 0
     guessed = int((still_open & (received.served + sent.served > 0)).sum())
-    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]), guessed
+    return (
+        np.concatenate([part[0] for part in parts]),
+        np.concatenate([part[1] for part in parts]),
+        guessed,
+    )

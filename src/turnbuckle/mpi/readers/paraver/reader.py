@@ -1,9 +1,11 @@
-"""Reader of Extrae's Paraver traces: ``X.prv`` with ``X.pcf`` beside it, which names the numbered MPI calls.
+"""Reader of Extrae's Paraver traces: ``X.prv`` with ``X.pcf`` beside it, which names the numbered
+MPI calls.
 
-An MPI call is a pair of event records, one with the call's number and one with 0.  A communication record describes both ends of a message
-by three times: the begin of the sending call, the begin of the receiving call (of an Irecv: its return), and the arrival of the message
-(the end of the receive, or of the wait that completed it).  The calls are found by these times.  The wait that completes a send is not
-recorded (P155), nor is the communicator of a message (P159).
+An MPI call is a pair of event records, one with the call's number and one with 0.  A communication
+record describes both ends of a message by three times: the begin of the sending call, the begin of
+the receiving call (of an Irecv: its return), and the arrival of the message (the end of the
+receive, or of the wait that completed it).  The calls are found by these times.  The wait that
+completes a send is not recorded (P155), nor is the communicator of a message (P159).
 """
 
 from __future__ import annotations
@@ -37,11 +39,20 @@ def sniff(head: bytes, path: Path) -> bool:
     return names[-1:] in ([".prv"], [".pcf"])
 
 
-def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
-    """Read a Paraver trace, plain or packed by xz or gzip.  Raises `ProfileError` (P025, P026, P028 to P030)."""
+def read(
+    path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
+    """Read a Paraver trace, plain or packed by xz or gzip.  Raises `ProfileError` (P025, P026, P028
+    to P030).
+    """
     del threads
     if path.suffix.lower() == ".pcf":
-        raise error_of("P030.names", where=str(path), found="a .pcf file: names and colours", name=path.with_suffix(".prv").name)
+        raise error_of(
+            "P030.names",
+            where=str(path),
+            found="a .pcf file: names and colours",
+            name=path.with_suffix(".prv").name,
+        )
     text, names = Text(path, progress), Names()
     records = Records(str(path), Words(named(path), names))
     blocks = text.blocks()
@@ -58,7 +69,10 @@ def _assembled(path: Path, text: Text, records: Records, names: Names) -> Trace:
     selected = paired(records)
     if selected is None:
         raise error_of(
-            "P028.paraver", where=str(path), found=", ".join(f"{n} {kind} records" for kind, n in records.counts.items()) or "no records"
+            "P028.paraver",
+            where=str(path),
+            found=", ".join(f"{n} {kind} records" for kind, n in records.counts.items())
+            or "no records",
         )
     application, calls = selected
     ranks = records.threads.tasks[application - 1]
@@ -66,15 +80,28 @@ def _assembled(path: Path, text: Text, records: Records, names: Names) -> Trace:
     rows = Rows(calls, messages(records, application, calls), communicators, world, records.flaws)
     first = int(calls.start.min())
     groups = [(number, first, members) for number, members in communicators.items()]
-    tables = {"mpi": rows.table(names), "mpi_ranks": ranks_table(ranks), "mpi_communicators": communicators_table(groups)}
-    facts: dict[str, Any] = {"format": "paraver", "product_version": "Extrae", "schema_version": None, "session_start_utc_ns": None}
+    tables = {
+        "mpi": rows.table(names),
+        "mpi_ranks": ranks_table(ranks),
+        "mpi_communicators": communicators_table(groups),
+    }
+    facts: dict[str, Any] = {
+        "format": "paraver",
+        "product_version": "Extrae",
+        "schema_version": None,
+        "session_start_utc_ns": None,
+    }
     facts |= {"analysis_duration_ns": records.duration, "tables": dict(records.counts)}
     facts |= {"size_bytes": text.size_bytes, "sha256": text.digest}
     return Trace(tables, names.series(), facts, _findings(records, application), path.name)
 
 
-def _communicators(records: Records, application: int, ranks: int) -> tuple[int, dict[int, list[int]]]:
-    """Return the handle of the world, and the application's communicators whose members all exist."""
+def _communicators(
+    records: Records, application: int, ranks: int
+) -> tuple[int, dict[int, list[int]]]:
+    """Return the handle of the world, and the application's communicators whose members all
+    exist.
+    """
     recorded = records.communicators.get(application, {})
     kept = {n: m for n, m in recorded.items() if min(m) >= 0 and max(m) < ranks}
     records.flaws["doubtful"] += len(recorded) - len(kept)
@@ -91,8 +118,16 @@ def _findings(records: Records, application: int) -> list[Finding]:
     flaws, words, tasks = records.flaws, records.words, records.threads.tasks
     others = {a: n for a, n in records.events.items() if a != application}
     applications = len(tasks)
-    apart = [f"application {a}: {tasks[a - 1]} tasks, {n} event records" for a, n in sorted(others.items()) if 0 < a <= applications]
-    with_calls = [f"{n} MPI calls of application {a}" for a, n in sorted(records.calls.items()) if a != application]
+    apart = [
+        f"application {a}: {tasks[a - 1]} tasks, {n} event records"
+        for a, n in sorted(others.items())
+        if 0 < a <= applications
+    ]
+    with_calls = [
+        f"{n} MPI calls of application {a}"
+        for a, n in sorted(records.calls.items())
+        if a != application
+    ]
     backwards = f"by up to {max(flaws['late'], 0)} ns"
     counted = [
         ("P119", 1, "host names, paths"),
@@ -100,17 +135,27 @@ def _findings(records: Records, application: int) -> list[Finding]:
         (
             "P128",
             len(words.unnamed),
-            "calls without a name in the .pcf" if words.named is not None else "no .pcf beside it: Extrae's own numbers",
+            "calls without a name in the .pcf"
+            if words.named is not None
+            else "no .pcf beside it: Extrae's own numbers",
         ),
         ("P130", int(not flaws["gpu"]), ""),
         ("P141", flaws["silent"], ""),
         ("P143", flaws["unread"], "event records without an MPI call"),
-        ("P144", flaws["doubtful"], "communicators and messages of tasks that the header does not have"),
+        (
+            "P144",
+            flaws["doubtful"],
+            "communicators and messages of tasks that the header does not have",
+        ),
         ("P147", flaws["cut"], "MPI calls"),
         ("P148", flaws["lost"], ""),
         ("P149", flaws["backwards"], backwards),
         ("P153", records.bad, f"lines; the first: {clipped(records.first_bad, 80)}"),
-        ("P154", flaws["homeless"] + flaws["elsewhere"], f"ends {flaws['homeless']}, between applications {flaws['elsewhere']}"),
+        (
+            "P154",
+            flaws["homeless"] + flaws["elsewhere"],
+            f"ends {flaws['homeless']}, between applications {flaws['elsewhere']}",
+        ),
         ("P155", flaws["guessed"], ""),
         ("P156", flaws["gpu"], "event records"),
         ("P157", flaws["rootless"], ""),

@@ -1,7 +1,8 @@
 """Records of a Paraver trace as columns: begins and ends of MPI calls, and messages.
 
-Plain lines, which hold only digits and colons, are parsed a block at a time.  All other lines, and all plain lines that fail a check, are
-parsed one by one with Python's integers; that parser says what is wrong with a line.
+Plain lines, which hold only digits and colons, are parsed a block at a time.  All other lines, and
+all plain lines that fail a check, are parsed one by one with Python's integers; that parser says
+what is wrong with a line.
 """
 
 from __future__ import annotations
@@ -18,33 +19,46 @@ from turnbuckle.mpi.readers.paraver.lines import Lines
 from turnbuckle.mpi.readers.paraver.names import CALLS, Words
 from turnbuckle.mpi.readers.paraver.threads import Threads
 from turnbuckle.trace.readers.parts.columns import Columns
-from turnbuckle.trace.readers.parts.mpi_tables import LARGEST, LARGEST_NS, MOST_RANKS, NO, operation, sort_of
+from turnbuckle.trace.readers.parts.mpi_tables import (
+    LARGEST,
+    LARGEST_NS,
+    MOST_RANKS,
+    NO,
+    operation,
+    sort_of,
+)
 
-#: Event types in the record of a collective's begin: bytes sent, bytes received, whether this rank is the root, communicator.
+#: Event types in the record of a collective's begin: bytes sent, bytes received, whether this rank
+#: is the root, communicator.
 _ARGUMENTS: Final = (50100001, 50100002, 50100003, 50100004)
 _NO_ARGUMENTS: Final = (NO, NO, 0, NO)
 _FIRST_CALL: Final = min(CALLS)
 #: Event types of CUDA, OpenCL, HIP and OpenACC.
 _GPU: Final = ((63000000, 65000000), (66000000, 67000000))
 _MOST_BAD: Final = 1000
-#: Largest size of a message or collective [B]; its product with the members of a communicator still fits a column.
+#: Largest size of a message or collective [B]; its product with the members of a communicator still
+#: fits a column.
 _LARGEST_SIZE: Final = LARGEST >> 24
-#: Largest number of members of all communicators together, and of threads, that a trace is believed to have.
+#: Largest number of members of all communicators together, and of threads, that a trace is believed
+#: to have.
 _MOST_MEMBERS: Final = 1 << 24
 _MOST_THREADS: Final = 1 << 20
 #: Shorter blocks are parsed line by line, which is then faster [B].
 _SHORT: Final = 4096
-_HEAD: Final = re.compile(rb"#Paraver \([^)]{0,60}\):(\d{1,18})(_ns)?:(\d+)(?:\([\d,]*\))?:(\d{1,9}):(.*)", re.DOTALL)
+_HEAD: Final = re.compile(
+    rb"#Paraver \([^)]{0,60}\):(\d{1,18})(_ns)?:(\d+)(?:\([\d,]*\))?:(\d{1,9}):(.*)", re.DOTALL
+)
 _COUNTED: Final = {b"1:": "state", b"2:": "event", b"3:": "communication"}
-#: Fields of a communication: application, task and thread of both ends, times of the send, the receive and the arrival, size, tag.
+#: Fields of a communication: application, task and thread of both ends, times of the send, the
+#: receive and the arrival, size, tag.
 _OF_MESSAGE: Final = (2, 3, 4, 8, 9, 10, 5, 11, 12, 13, 14)
 #: Number of columns of a message: its line, codes of both ends, three times, size, tag.
 _MESSAGE: Final = 8
 
 
 class _Events(NamedTuple):
-    """Plain event records of a block: lines, their applications, begins and ends of calls, the latest time of a call's record, and the
-    numbers of records without calls and with GPU activity.
+    """Plain event records of a block: lines, their applications, begins and ends of calls, the
+    latest time of a call's record, and the numbers of records without calls and with GPU activity.
     """
 
     lines: Int
@@ -62,10 +76,13 @@ class Records:
     ----------
     duration : duration of the trace [ns].
     communicators : tasks, from 0 on, of each application's communicators by number.
-    edges : begins and ends of calls in the order of the file: thread, kind (event type less the first), word (-1 is an end), time [ns],
-        whether the record is damaged and only ends the call that was open.
-    collectives : begins of collectives: index in `edges`, bytes sent, bytes received, whether this rank is the root, communicator.
-    messages : ends as `Threads` codes them, times of the send, the receive and the arrival [ns], size [B], tag.
+    edges : begins and ends of calls in the order of the file: thread, kind (event type less the
+        first), word (-1 is an end), time [ns], whether the record is damaged and only ends the call
+        that was open.
+    collectives : begins of collectives: index in `edges`, bytes sent, bytes received, whether this
+        rank is the root, communicator.
+    messages : ends as `Threads` codes them, times of the send, the receive and the arrival [ns],
+        size [B], tag.
     latest : latest time of the events with MPI calls [ns].
     """
 
@@ -77,7 +94,9 @@ class Records:
         self.members = 0
         self.edges = Columns(thread="i", kind="b", word="i", time="q", broken="b")
         self.collectives = Columns(edge="q", sent="q", received="q", root="q", communicator="q")
-        self.messages = Columns(sender="q", receiver="q", sent="q", posted="q", there="q", size="q", tag="q")
+        self.messages = Columns(
+            sender="q", receiver="q", sent="q", posted="q", there="q", size="q", tag="q"
+        )
         self.events: Counter[int] = Counter()
         self.calls: Counter[int] = Counter()
         self.counts: Counter[str] = Counter()
@@ -87,14 +106,19 @@ class Records:
         self._messages: list[tuple[int, ...]] = []
 
     def header(self, line: bytes) -> None:
-        """Read the first line: the duration, its unit, and the tasks of each application.  Raises `ProfileError` P030."""
+        """Read the first line: the duration, its unit, and the tasks of each application.  Raises
+        `ProfileError` P030.
+        """
         match = _HEAD.match(line.rstrip(b"\r"))
         lists = [m for m in re.finditer(rb"(\d{1,9})\(([^()]*)\)", match[5])] if match else []
         if match is None or not lists:
-            raise error_of("P030.header", where=self.where, found=clipped(line[:80].decode("latin-1"), 80))
+            raise error_of(
+                "P030.header", where=self.where, found=clipped(line[:80].decode("latin-1"), 80)
+            )
         self.scale = 1 if match[2] else 1000
         self.duration = min(int(match[1]) * self.scale, LARGEST_NS)
-        # The header lists the threads of every task, so a number of tasks beyond that list is false and could exhaust the memory.
+        # The header lists the threads of every task, so a number of tasks beyond that list is false
+        # and could exhaust the memory.
         self.threads = Threads([min(int(m[1]), m[2].count(b",") + 1, MOST_RANKS) for m in lists])
 
     def block(self, block: bytes) -> None:
@@ -109,10 +133,16 @@ class Records:
         events = self._plain_events(lines, kinds[b"2:"], alone)
         messages = self._plain_messages(lines, kinds[b"3:"], alone)
         if self.threads.held_with(events.edges[1]) + int(alone.sum()) > _MOST_THREADS:
-            # Which thread is the first beyond the limit depends on the order of the lines, so they are parsed one by one.
+            # Which thread is the first beyond the limit depends on the order of the lines, so they
+            # are parsed one by one.
             alone = ~kinds[b"1:"]
-            events, messages = self._plain_events(lines, kinds[b"2:"], alone), np.zeros((_MESSAGE, 0), np.int64)
-        for kind, _ in sorted(((k, int(m.argmax())) for k, m in kinds.items() if m.any()), key=lambda entry: entry[1]):
+            events, messages = (
+                self._plain_events(lines, kinds[b"2:"], alone),
+                np.zeros((_MESSAGE, 0), np.int64),
+            )
+        for kind, _ in sorted(
+            ((k, int(m.argmax())) for k, m in kinds.items() if m.any()), key=lambda entry: entry[1]
+        ):
             self.counts[_COUNTED[kind]] += int(kinds[kind].sum())
         applications, counts = np.unique(events.application, return_counts=True)
         self.events.update(dict(zip(applications.tolist(), counts.tolist(), strict=True)))
@@ -131,17 +161,23 @@ class Records:
         alone |= of_kind & (lines.fields < (np.where(called, 8, 3)))
         selected = np.flatnonzero(of_kind & called & ~alone)
         application, task, number, time = (lines.numbers(selected, field) for field in (2, 3, 4, 5))
-        sound = (lines.fields[selected] % 2 == 0) & self.threads.holds(application, task, number) & (time <= LARGEST_NS // self.scale)
+        sound = (
+            (lines.fields[selected] % 2 == 0)
+            & self.threads.holds(application, task, number)
+            & (time <= LARGEST_NS // self.scale)
+        )
         group, place = runs((lines.fields[selected] - 6) // 2)
         kind = lines.numbers(selected[group], 6 + 2 * place)
         is_call, is_argument = (
-            (kind >= low) & (kind < low + width) for low, width in ((_FIRST_CALL, len(CALLS)), (_ARGUMENTS[0], len(_ARGUMENTS)))
+            (kind >= low) & (kind < low + width)
+            for low, width in ((_FIRST_CALL, len(CALLS)), (_ARGUMENTS[0], len(_ARGUMENTS)))
         )
         value = np.zeros(len(kind), dtype=np.int64)
         needed = np.flatnonzero(is_call | is_argument)
         value[needed] = lines.numbers(selected[group[needed]], 7 + 2 * place[needed])
         arguments = np.tile(np.array(_NO_ARGUMENTS, dtype=np.int64), (len(selected), 1))
-        # Where a line holds the same type twice, the last value wins, as in the line-by-line parser.
+        # Where a line holds the same type twice, the last value wins, as in the line-by-line
+        # parser.
         arguments[group[is_argument], kind[is_argument] - _ARGUMENTS[0]] = value[is_argument]
         sound &= arguments.max(axis=1, initial=0) < _LARGEST_SIZE
         alone[selected[~sound]] = True
@@ -163,7 +199,9 @@ class Records:
         every = np.flatnonzero(of_kind & ~alone)
         other = every[~called[every]]
         gpu = self._of_gpu(lines, other[lines.holding(b"63", b"64", b"66")[other]])
-        return _Events(every, lines.numbers(every, 2), edges, int(time[sound].max(initial=0)), len(other), gpu)
+        return _Events(
+            every, lines.numbers(every, 2), edges, int(time[sound].max(initial=0)), len(other), gpu
+        )
 
     def _of_gpu(self, lines: Lines, records: Int) -> int:
         """Return how many of the event records hold types of GPU activity."""
@@ -177,7 +215,9 @@ class Records:
         alone |= of_kind & (lines.fields < 15)
         selected = np.flatnonzero(of_kind & ~alone)
         fields = np.stack([lines.numbers(selected, field) for field in _OF_MESSAGE])
-        sound = (fields[6:9].max(axis=0, initial=0) <= LARGEST_NS // self.scale) & (fields[9] < _LARGEST_SIZE)
+        sound = (fields[6:9].max(axis=0, initial=0) <= LARGEST_NS // self.scale) & (
+            fields[9] < _LARGEST_SIZE
+        )
         alone[selected[~sound]] = True
         fields = fields[:, sound]
         ends = [self.threads.end(*fields[offset : offset + 3]) for offset in (0, 3)]
@@ -190,14 +230,18 @@ class Records:
             edges = edges[:, np.argsort(edges[0], kind="stable")]
             self._edges.clear()
         if self._messages:
-            messages = np.concatenate([messages, np.array(self._messages, dtype=np.int64).T], axis=1)
+            messages = np.concatenate(
+                [messages, np.array(self._messages, dtype=np.int64).T], axis=1
+            )
             messages = messages[:, np.argsort(messages[0], kind="stable")]
             self._messages.clear()
         _, key, kind, code, time, broken, *arguments = edges
         self.threads.add(key)
         word = self.words.of(kind, code)
         collective = np.flatnonzero(self.words.collective(word) & (broken == 0))
-        self.collectives.add(len(self.edges) + collective, *(column[collective] for column in arguments))
+        self.collectives.add(
+            len(self.edges) + collective, *(column[collective] for column in arguments)
+        )
         self.edges.add(self.threads.place(key), kind, word, time, broken)
         self.messages.add(*messages[1:])
 
@@ -212,13 +256,18 @@ class Records:
             except (ValueError, IndexError) as error:
                 bad += 1
                 self.bad += 1
-                self.first_bad = self.first_bad or ("a field that is no number" if "literal" in str(error) else str(error))
+                self.first_bad = self.first_bad or (
+                    "a field that is no number" if "literal" in str(error) else str(error)
+                )
                 sound = self.sound + index + 1 - bad
                 if self.bad > _MOST_BAD and self.bad > sound:
                     raise error_of(
                         "P029.lines",
                         where=self.where,
-                        found=f"{self.bad} lines that cannot be read, {sound} that can; the first: {clipped(self.first_bad, 80)}",
+                        found=(
+                            f"{self.bad} lines that cannot be read, {sound} that can; the first: "
+                            f"{clipped(self.first_bad, 80)}"
+                        ),
                     ) from None
         return bad
 
@@ -235,7 +284,12 @@ class Records:
 
     def _communicator(self, line: bytes) -> None:
         application, number, count, *members = (int(f) for f in line[2:].split(b":"))
-        if count != len(members) or not members or not 0 < number < LARGEST or len(set(members)) != count:
+        if (
+            count != len(members)
+            or not members
+            or not 0 < number < LARGEST
+            or len(set(members)) != count
+        ):
             raise ValueError("a communicator whose members are not as many as it says")
         self.members += count
         if self.members > _MOST_MEMBERS:
@@ -260,14 +314,19 @@ class Records:
             return
         if len(fields) % 2 or len(fields) < 8:
             raise ValueError("an event record with a type and no value")
-        pairs = [(int(kind), int(value)) for kind, value in zip(fields[6::2], fields[7::2], strict=True)]
+        pairs = [
+            (int(kind), int(value)) for kind, value in zip(fields[6::2], fields[7::2], strict=True)
+        ]
         task, number, time = int(fields[3]), int(fields[4]), self._time(fields[5])
         key = self.threads.register(application, task, number, _MOST_THREADS)
         if key is None:
             raise ValueError("an event of a thread that the header does not have")
         self.latest = max(self.latest, time)
         values = dict(pairs)
-        arguments = tuple(values.get(kind, default) for kind, default in zip(_ARGUMENTS, _NO_ARGUMENTS, strict=True))
+        arguments = tuple(
+            values.get(kind, default)
+            for kind, default in zip(_ARGUMENTS, _NO_ARGUMENTS, strict=True)
+        )
         fits = all(t == NO or 0 <= t < _LARGEST_SIZE for t in arguments)
         for kind, value in pairs:
             if kind not in CALLS:

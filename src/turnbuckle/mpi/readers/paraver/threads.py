@@ -1,4 +1,6 @@
-"""Threads of a Paraver trace, coded as one number from application, task and thread, and checked against the header."""
+"""Threads of a Paraver trace, coded as one number from application, task and thread, and checked
+against the header.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,10 @@ _NOWHERE: Final = -(1 << 62)
 class Threads:
     """Threads that appear in events.
 
-    A key holds the index of the task among those of all applications, and the number of the thread in the task.  An end of a message may
-    refer to a thread that the header does not have.  Its code is then minus the application where the task is unknown, and `_NOWHERE` where
-    the application is; a thread number that is out of range is coded as 0.
+    A key holds the index of the task among those of all applications, and the number of the thread
+    in the task.  An end of a message may refer to a thread that the header does not have.  Its code
+    is then minus the application where the task is unknown, and `_NOWHERE` where the application
+    is; a thread number that is out of range is coded as 0.
     """
 
     def __init__(self, tasks: list[int]) -> None:
@@ -40,11 +43,17 @@ class Threads:
     def _has_task(self, application: Int, task: Int) -> Bool:
         """Return a mask of the tasks that the header has."""
         has_application = (application > 0) & (application <= len(self.tasks))
-        tasks = self._tasks[np.where(has_application, application - 1, 0)] if len(self.tasks) else np.zeros(len(application), np.int64)
+        tasks = (
+            self._tasks[np.where(has_application, application - 1, 0)]
+            if len(self.tasks)
+            else np.zeros(len(application), np.int64)
+        )
         return has_application & (task > 0) & (task <= tasks)
 
     def key(self, application: Int, task: Int, number: Int) -> Int:
-        """Return the unique key of each (application, task, thread); the header must have the task."""
+        """Return the unique key of each (application, task, thread); the header must have the
+        task.
+        """
         return self._before[application - 1] + task - 1 << _BITS | number
 
     def end(self, application: Int, task: Int, number: Int) -> Int:
@@ -52,7 +61,11 @@ class Threads:
         has_application = (application > 0) & (application <= len(self.tasks))
         has_task = self._has_task(application, task)
         first = np.ones(1, dtype=np.int64)
-        key = self.key(np.where(has_task, application, first), np.where(has_task, task, first), np.where(number < 1 << _BITS, number, 0))
+        key = self.key(
+            np.where(has_task, application, first),
+            np.where(has_task, task, first),
+            np.where(number < 1 << _BITS, number, 0),
+        )
         return np.where(has_task, key, np.where(has_application, -application, _NOWHERE))
 
     def end_of(self, application: int, task: int, number: int) -> int:
@@ -61,10 +74,14 @@ class Threads:
             return _NOWHERE
         if not 0 < task <= self.tasks[application - 1]:
             return -application
-        return (int(self._before[application - 1]) + task - 1) << _BITS | (number if 0 < number < 1 << _BITS else 0)
+        return (int(self._before[application - 1]) + task - 1) << _BITS | (
+            number if 0 < number < 1 << _BITS else 0
+        )
 
     def register(self, application: int, task: int, number: int, most: int) -> int | None:
-        """Return the key of one thread and register it; None where the header has no such thread, or `most` are registered already."""
+        """Return the key of one thread and register it; None where the header has no such thread,
+        or `most` are registered already.
+        """
         key = self.end_of(application, task, number)
         if key < 0 or not 0 < number < 1 << _BITS:
             return None
@@ -107,10 +124,14 @@ class Threads:
         return out
 
     def application(self, end: Int) -> Int:
-        """Return the application of keys and of ends of messages; below 1 where the header does not have it."""
+        """Return the application of keys and of ends of messages; below 1 where the header does not
+        have it.
+        """
         inside = np.searchsorted(self._before, np.maximum(end, 0) >> _BITS, side="right")
         return np.where(end >= 0, inside, -end)
 
     def task_and_number(self, application: int, key: Int) -> tuple[Int, Int]:
-        """Return the task of each key, counted from 0 in its application, and the number of the thread in the task."""
+        """Return the task of each key, counted from 0 in its application, and the number of the
+        thread in the task.
+        """
         return (key >> _BITS) - self._before[application - 1], key & (1 << _BITS) - 1

@@ -1,4 +1,6 @@
-"""Command ``turnbuckle model bound``: what a gain between two latencies, or two bandwidths, implies for a third one."""
+"""Command ``turnbuckle model bound``: what a gain between two latencies, or two bandwidths, implies
+for a third one.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,40 @@ _SLOWEST, _FASTEST, _LONGEST = 1e-9, 1e18, 1e9  # [B/s], [B/s], [s]
 
 def bound(
     *,
-    gain: Annotated[str, Parameter(help="run time at --from over run time at --to, as printed: 1.21 stands for 1.205 to 1.215")],
-    from_: Annotated[str, Parameter(help="latency of the baseline, as 100us; or its bandwidth, as 16GB/s")],
-    to: Annotated[str, Parameter(help="the better latency, or bandwidth, that the gain belongs to")],
-    at: Annotated[list[str] | None, Parameter(help="latencies or bandwidths asked for: several times or with commas", negative=())] = None,
+    gain: Annotated[
+        str,
+        Parameter(
+            help=(
+                "run time at --from over run time at --to, as printed: 1.21 stands for 1.205 to "
+                "1.215"
+            )
+        ),
+    ],
+    from_: Annotated[
+        str, Parameter(help="latency of the baseline, as 100us; or its bandwidth, as 16GB/s")
+    ],
+    to: Annotated[
+        str, Parameter(help="the better latency, or bandwidth, that the gain belongs to")
+    ],
+    at: Annotated[
+        list[str] | None,
+        Parameter(
+            help="latencies or bandwidths asked for: several times or with commas", negative=()
+        ),
+    ] = None,
     claimed: Annotated[
-        str | None, Parameter(help="a printed ratio of run time at --at over run time at --from, to be held against the gain")
+        str | None,
+        Parameter(
+            help=(
+                "a printed ratio of run time at --at over run time at --from, to be held against "
+                "the gain"
+            )
+        ),
     ] = None,
 ) -> ModelAnswer:
-    """Bound the run time at one latency by a gain known between two others: it is convex in latency, whatever the application."""
+    """Bound the run time at one latency by a gain known between two others: it is convex in
+    latency, whatever the application.
+    """
     known_gain = _ratio("--gain", gain)
     if known_gain.value < 1:
         raise (
@@ -55,7 +82,9 @@ def bound(
     if claimed is not None and len(words) != 1:
         raise error_of("A044.claim", found=f"{len(words)} of them")
     claim = None if claimed is None else _ratio("--claimed", claimed)
-    document = answer(known_gain, now, near, far, over="latency" if unit == "s" else "bandwidth", claimed=claim)
+    document = answer(
+        known_gain, now, near, far, over="latency" if unit == "s" else "bandwidth", claimed=claim
+    )
     return ModelAnswer(document, document["bounds"], partial(_print, document=document))
 
 
@@ -76,10 +105,14 @@ def _unit(text: str) -> Literal["s", "B/s"]:
 
 
 def _delay(option: str, text: str, unit: Literal["s", "B/s"]) -> float:
-    """Return a latency [s], or the seconds per byte at a bandwidth [s/B]: run time is convex in either."""
+    """Return a latency [s], or the seconds per byte at a bandwidth [s/B]: run time is convex in
+    either.
+    """
     value = parse(text, unit)
     if value < 0 or (unit == "B/s" and value < _SLOWEST):
-        raise error_of("A044.latency" if unit == "s" else "A044.bandwidth", found=f"{option} {text}")
+        raise error_of(
+            "A044.latency" if unit == "s" else "A044.bandwidth", found=f"{option} {text}"
+        )
     if value > (_LONGEST if unit == "s" else _FASTEST):
         raise error_of("A044.large", found=text[:40], option=option)
     return value if unit == "s" else 1.0 / value
@@ -111,7 +144,9 @@ def answer(
     for x in far:
         inside = near < x < now
         ends = [float(bound_on(x, near, now, max(b, 1.0))) for b in (gain.low, gain.high)]
-        least, most = zip(*(possible_on(x, near, now, max(b, 1.0)) for b in (gain.low, gain.high)), strict=True)
+        least, most = zip(
+            *(possible_on(x, near, now, max(b, 1.0)) for b in (gain.low, gain.high)), strict=True
+        )
         rows.append(
             {
                 f"at_{key}": named(x),
@@ -129,12 +164,23 @@ def answer(
         f"to_{key}": named(near),
         "gain": {"ratio": gain.value, "low": gain.low, "high": gain.high},
         "bounds": rows,
-        "claimed": None if claimed is None else _judged(claimed, gain, rows[0], (near, now), named, key),
+        "claimed": None
+        if claimed is None
+        else _judged(claimed, gain, rows[0], (near, now), named, key),
     }
 
 
-def _judged(claimed: Interval, gain: Interval, row: dict[str, Any], delays: tuple[float, float], named: Any, key: str) -> dict[str, Any]:
-    """Compare a claim with the possible range. Beyond --from also return the delay at which the claim would hold."""
+def _judged(
+    claimed: Interval,
+    gain: Interval,
+    row: dict[str, Any],
+    delays: tuple[float, float],
+    named: Any,
+    key: str,
+) -> dict[str, Any]:
+    """Compare a claim with the possible range. Beyond --from also return the delay at which the
+    claim would hold.
+    """
     from turnbuckle.papers.models.bound.affine import farthest
 
     holds = claimed.high >= row["low"] and (row["high"] is None or claimed.low <= row["high"])
@@ -159,7 +205,12 @@ def _print(console: Terminal, document: dict[str, Any]) -> None:
         return "any" if value == float("inf") else show(value, unit)
 
     now, near = (words(document[f"{end}_{key}"]) for end in ("from", "to"))
-    console.print(Text(f"{gain['ratio']:g}x faster at {near} than at {now}; the digits stand for {gain['low']:g} to {gain['high']:g}"))
+    console.print(
+        Text(
+            f"{gain['ratio']:g}x faster at {near} than at {now}; the digits stand for "
+            f"{gain['low']:g} to {gain['high']:g}"
+        )
+    )
     console.print()
     console.note(f"run time against that at {now}", "italic")
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -174,16 +225,24 @@ def _print(console: Terminal, document: dict[str, Any]) -> None:
     if claim is not None:
         asked = words(document["bounds"][0][f"at_{key}"])
         verdict = (
-            f"{claim['ratio']:g}x at {asked} {'contradicts the gain' if claim['verdict'] == 'contradicts' else 'is possible with the gain'}"
+            f"{claim['ratio']:g}x at {asked} "
+            f"{'contradicts the gain' if claim['verdict'] == 'contradicts' else 'is possible with the gain'}"
         )
         if claim["verdict"] == "contradicts" and f"reached_{key}" in claim:
-            most, rounded = (words(claim[f"{name}_{key}"]) for name in ("reached", "rounded_reached"))
+            most, rounded = (
+                words(claim[f"{name}_{key}"]) for name in ("reached", "rounded_reached")
+            )
             verdict += f": it is reached by {most} ({rounded} with rounding)"
         elif claim["verdict"] == "contradicts":
             low, high = document["bounds"][0]["low"], document["bounds"][0]["high"]
-            verdict += f": {low:.3f}x {'or more' if high is None else f'to {high:.3f}x'} can be, with rounding"
+            verdict += (
+                f": {low:.3f}x {'or more' if high is None else f'to {high:.3f}x'} can be, with "
+                "rounding"
+            )
         console.note(verdict, "bold red" if claim["verdict"] == "contradicts" else "bold")
     if gain["low"] <= 1:
         console.note("the gain may be rounded up from none, so nothing follows from it", "yellow")
     met = "every trip counts" if over == "latency" else "every byte counts"
-    console.note(f"met where {met}, with nothing beside it; queues and shared links are not covered")
+    console.note(
+        f"met where {met}, with nothing beside it; queues and shared links are not covered"
+    )

@@ -1,13 +1,17 @@
-"""Chain of accelerators, replayed: through the host, directly, through a shared cache, and each of them pipelined.
+"""Chain of accelerators, replayed: through the host, directly, through a shared cache, and each of
+them pipelined.
 
-A chain is a small declared task graph (Austin et al. 2021, ECP-HIHE01-35, section 10): stages on devices, the bytes each stage
-receives from earlier ones, and a link between each pair of devices that talk.  `turnbuckle.papers.models.cxl.chain_file` reads one.
+A chain is a small declared task graph (Austin et al. 2021, ECP-HIHE01-35, section 10): stages on
+devices, the bytes each stage receives from earlier ones, and a link between each pair of devices
+that talk.  `turnbuckle.papers.models.cxl.chain_file` reads one.
 
-Serial flows do one step of one item after the other, as host code that waits for everything.  Pipelined flows overlap items:
-each device, and each direction of a link, does one step at a time.  Where a device or link serves several stages, items pass it in
-waves.  In a cached flow, messages over CXL links are not copied: the receiving kernel reads each one from the shared cache while it
-runs.  Over ``cxl2`` lines are fetched ahead of their use: the message costs the access to one line, and the kernel ends no earlier
-than its data could have arrived.  Over ``cxl1`` the kernel waits for every line.
+Serial flows do one step of one item after the other, as host code that waits for everything.
+Pipelined flows overlap items: each device, and each direction of a link, does one step at a time.
+Where a device or link serves several stages, items pass it in waves.  In a cached flow, messages
+over CXL links are not copied: the receiving kernel reads each one from the shared cache while it
+runs.  Over ``cxl2`` lines are fetched ahead of their use: the message costs the access to one line,
+and the kernel ends no earlier than its data could have arrived.  Over ``cxl1`` the kernel waits for
+every line.
 
 Errors: A029, A147.
 """
@@ -58,8 +62,11 @@ class Link(Declared):
     """Link between two devices, and the time of a message over it."""
 
     kind: Kind
-    pcie: str = "pcie3-x16"  #: wire below ``pcie``, ``cxl1`` and ``cxl2``, with both directions busy
-    #: start_up, share, line_time, lines_in_flight: parameters of the equations, see `turnbuckle.papers.models.cxl.cost`
+    pcie: str = (
+        "pcie3-x16"  #: wire below ``pcie``, ``cxl1`` and ``cxl2``, with both directions busy
+    )
+    #: start_up, share, line_time, lines_in_flight: parameters of the equations, see
+    #: `turnbuckle.papers.models.cxl.cost`
     start_up: float = START_UP
     share: float = LEAST_SHARE
     line_time: float = LINE_SECONDS
@@ -78,12 +85,20 @@ class Link(Declared):
             return float(loggp_seconds(size, self.latency, self.bandwidth))
         bandwidth = packet.link(self.pcie).bandwidth(size_bytes, "both")
         if self.kind == "cxl1":
-            return float(cxl_line_seconds(size, self.line_time, lines_in_flight=self.lines_in_flight, bandwidth=bandwidth))
-        latency, share = (self.start_up, 1.0) if self.kind == "pcie" else (self.line_time, self.share)
+            return float(
+                cxl_line_seconds(
+                    size, self.line_time, lines_in_flight=self.lines_in_flight, bandwidth=bandwidth
+                )
+            )
+        latency, share = (
+            (self.start_up, 1.0) if self.kind == "pcie" else (self.line_time, self.share)
+        )
         return float(loggp_seconds(size, latency, share * bandwidth))
 
     def lengthened(self, kernel_seconds: float, size_bytes: float) -> float:
-        """Return the time of a kernel of `kernel_seconds` that reads a message from the shared cache while it runs [s]."""
+        """Return the time of a kernel of `kernel_seconds` that reads a message from the shared
+        cache while it runs [s].
+        """
         if self.kind == "cxl1":
             return kernel_seconds + self.seconds(size_bytes)
         return max(kernel_seconds, self.seconds(size_bytes) - self.line_time) + self.line_time
@@ -95,12 +110,16 @@ class Link(Declared):
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name; parameters that its kind does not use are None."""
-        return {name: getattr(self, name) if name in KINDS[self.kind] else None for name in LINK_KEYS}
+        return {
+            name: getattr(self, name) if name in KINDS[self.kind] else None for name in LINK_KEYS
+        }
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Stage of a chain: its device, its time for one item [s] (None: from a recording), and the bytes it receives, by stage."""
+    """Stage of a chain: its device, its time for one item [s] (None: from a recording), and the
+    bytes it receives, by stage.
+    """
 
     name: str
     device: str
@@ -109,7 +128,9 @@ class Stage:
 
     @property
     def receives_bytes(self) -> Mapping[str, float]:
-        """Return the bytes that the stage receives, by sending stage [B]; empty where they are unknown."""
+        """Return the bytes that the stage receives, by sending stage [B]; empty where they are
+        unknown.
+        """
         return self.receives or {}
 
 
@@ -118,9 +139,12 @@ class Chain:
     """Declared chain of accelerators."""
 
     stages: tuple[Stage, ...]
-    links: Mapping[tuple[str, str], Link]  #: links by (from, to); a link declared in one direction serves both
+    #: links by (from, to); a link declared in one direction serves both
+    links: Mapping[tuple[str, str], Link]
     items: int | None = None  #: number of items that pass the chain; None: from a recording
-    in_flight: int | None = None  #: number of items under way at once when pipelined; None: as many as there are steps
+    in_flight: int | None = (
+        None  #: number of items under way at once when pipelined; None: as many as there are steps
+    )
     start_up: float = 0.0  #: s of eq 12, spent once [s]
     name: str = ""
     findings: tuple[Finding, ...] = ()
@@ -138,10 +162,12 @@ class Flow:
     pipelined: bool
     seconds: float  #: run time [s]
     first_seconds: float  #: run time of one item alone [s]
-    #: busiest, busy_seconds: device, or direction of a link, that is busy longest, and its busy time [s]
+    #: busiest, busy_seconds: device, or direction of a link, that is busy longest, and its busy
+    #: time [s]
     busiest: str
     busy_seconds: float
-    path_seconds: Mapping[str, float]  #: time on the critical path, by device and direction of link [s]
+    #: time on the critical path, by device and direction of link [s]
+    path_seconds: Mapping[str, float]
     moved_seconds: float  #: sum of all copies of one item [s]
 
     @property
@@ -153,7 +179,9 @@ class Flow:
 
 @dataclass(frozen=True)
 class Played(Declared):
-    """Flows of a chain, serial and through the host first; `left_out` names flows whose link is not declared."""
+    """Flows of a chain, serial and through the host first; `left_out` names flows whose link is not
+    declared.
+    """
 
     schema_version: ClassVar[int] = SCHEMA_VERSION
 
@@ -168,7 +196,9 @@ class Played(Declared):
 
     @property
     def penalty(self) -> float | None:
-        """Return the disaggregation penalty (eq 13): today's run time over the time of all stages; None where all stages take 0 s."""
+        """Return the disaggregation penalty (eq 13): today's run time over the time of all stages;
+        None where all stages take 0 s.
+        """
         stages = sum(s.seconds or 0.0 for s in self.chain.stages)
         return self.today.seconds / ((self.chain.items or 0) * stages) if stages else None
 
@@ -177,10 +207,19 @@ class Played(Declared):
         return {f"{a}-{b}": link for (a, b), link in self.chain.links.items()}
 
     def compared(self) -> list[dict[str, Any]]:
-        """Return the flows, each with its speed-up over today's and the share of its run time in which its busiest part is busy."""
+        """Return the flows, each with its speed-up over today's and the share of its run time in
+        which its busiest part is busy.
+        """
         today = self.today.seconds
         timed = [(flow, flow.seconds or None) for flow in self.flows]
-        return [{"flow": flow, "speedup": time and today / time, "busy": time and flow.busy_seconds / time} for flow, time in timed]
+        return [
+            {
+                "flow": flow,
+                "speedup": time and today / time,
+                "busy": time and flow.busy_seconds / time,
+            }
+            for flow, time in timed
+        ]
 
 
 class _Step(NamedTuple):
@@ -194,7 +233,8 @@ class _Step(NamedTuple):
 def play(chain: Chain) -> Played:
     """Replay every flow of a chain.
 
-    Raises A029 where two devices talk without a link, or a stage or the number of items is left to a recording.
+    Raises A029 where two devices talk without a link, or a stage or the number of items is left to
+    a recording.
 
     >>> stages = (Stage("unpack", "fpga", 2.0), Stage("sum", "gpu", 1.0, {"unpack": 1e6}))
     >>> slow = Link("time", time=0.5)
@@ -212,7 +252,9 @@ def play(chain: Chain) -> Played:
         lacking = _lacking(chain, through)
         if lacking and through == "host":
             ends = lacking.removeprefix("no link between ")
-            raise error_of("A029.link", where=chain.name, ends=ends, pair=ends.replace(" and ", "-"))
+            raise error_of(
+                "A029.link", where=chain.name, ends=ends, pair=ends.replace(" and ", "-")
+            )
         if lacking:
             left_out.append(f"{through}: {lacking}")
             continue
@@ -238,19 +280,25 @@ def _hops(sender: str, receiver: str, through: Through) -> list[tuple[str, str]]
 
 
 def _lacking(chain: Chain, through: Through) -> str:
-    """Describe the links that a flow needs and the chain lacks; an empty string where none is missing."""
+    """Describe the links that a flow needs and the chain lacks; an empty string where none is
+    missing.
+    """
     messages = [(chain.stages[a].device, chain.stages[b].device) for a, b, _ in _messages(chain)]
     for sender, receiver in messages:
         for hop in _hops(sender, receiver, through):
             if chain.link(*hop) is None:
                 return f"no link between {hop[0]} and {hop[1]}"
-    if through == "cached" and not any(link is not None and link.caches for link in (chain.link(*m) for m in messages)):
+    if through == "cached" and not any(
+        link is not None and link.caches for link in (chain.link(*m) for m in messages)
+    ):
         return "no message goes over a CXL link"
     return ""
 
 
 def _steps(chain: Chain, through: Through, *, serial: bool) -> list[_Step]:
-    """Return the steps of one item, in order: each copy is a step on its direction of a link, each stage a step on its device."""
+    """Return the steps of one item, in order: each copy is a step on its direction of a link, each
+    stage a step on its device.
+    """
     steps: list[_Step] = []
     done: dict[str, int] = {}
     device = {s.name: s.device for s in chain.stages}
@@ -284,12 +332,20 @@ def _flow(chain: Chain, through: Through, pipelined: bool) -> Flow:
     count = len(steps)
     in_flight = min(chain.in_flight or count, count) if pipelined else 1
     if items * count > MOST_TASKS:
-        raise error_of("A029.steps", found=f"{items:,} items of {count} steps", most=MOST_TASKS // count)
+        raise error_of(
+            "A029.steps", found=f"{items:,} items of {count} steps", most=MOST_TASKS // count
+        )
     names = list(dict.fromkeys(step.track for step in steps))
     tasks, kind = _tasks(steps, items, in_flight, names)
     replayed = replay_tasks(tasks)
-    busy = np.bincount(kind, weights=tasks.seconds, minlength=len(names)) if items else np.zeros(len(names))
-    on_path = np.bincount(kind[replayed.path], weights=tasks.seconds[replayed.path], minlength=len(names))
+    busy = (
+        np.bincount(kind, weights=tasks.seconds, minlength=len(names))
+        if items
+        else np.zeros(len(names))
+    )
+    on_path = np.bincount(
+        kind[replayed.path], weights=tasks.seconds[replayed.path], minlength=len(names)
+    )
     alone = replay_tasks(_tasks(steps, 1, 1, names)[0]).seconds
     devices = {s.device for s in chain.stages}
     top = int(busy.argmax())
@@ -305,11 +361,14 @@ def _flow(chain: Chain, through: Through, pipelined: bool) -> Flow:
     )
 
 
-def _tasks(steps: list[_Step], items: int, in_flight: int, names: list[str]) -> tuple[Tasks, np.ndarray[Any, np.dtype[np.int64]]]:
+def _tasks(
+    steps: list[_Step], items: int, in_flight: int, names: list[str]
+) -> tuple[Tasks, np.ndarray[Any, np.dtype[np.int64]]]:
     """Return all steps of all items as tasks, and the track of each task.
 
-    Each track takes steps in waves: item i does step p in wave i w + p, with w = ceil(steps / in flight).  Each edge leads to a
-    later wave, also the edge from the end of an item to the start of the item that takes its place.
+    Each track takes steps in waves: item i does step p in wave i w + p, with w = ceil(steps / in
+    flight).  Each edge leads to a later wave, also the edge from the end of an item to the start of
+    the item that takes its place.
     """
     count = len(steps)
     item, step = (a.ravel() for a in np.meshgrid(np.arange(items), np.arange(count), indexing="ij"))
@@ -320,27 +379,39 @@ def _tasks(steps: list[_Step], items: int, in_flight: int, names: list[str]) -> 
     item_start = np.arange(items) * count
     ends = [(p, q, 0) for q, before in enumerate(s.after for s in steps) for p in before]
     followed = {p for s in steps for p in s.after}
-    lasts, firsts = [p for p in range(count) if p not in followed], [q for q in range(count) if not steps[q].after]
+    lasts, firsts = (
+        [p for p in range(count) if p not in followed],
+        [q for q in range(count) if not steps[q].after],
+    )
     ends += [(p, q, in_flight) for p in lasts for q in firsts]
     source = [item_start[: max(items - later, 0)] + p for p, _, later in ends]
     target = [item_start[later:] + q for _, q, later in ends]
     track = np.array([names.index(s.track) for s in steps], dtype=np.int64)[step][order]
     seconds = np.array([s.seconds for s in steps])[step][order]
-    sources, targets = (place[np.concatenate(x)] if x else np.zeros(0, dtype=np.int64) for x in (source, target))
+    sources, targets = (
+        place[np.concatenate(x)] if x else np.zeros(0, dtype=np.int64) for x in (source, target)
+    )
     return Tasks(seconds, track, sources, targets, np.zeros(len(sources))), track
 
 
-def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kernel"] = "run", stage: str | None = None) -> Chain:
+def with_recording(
+    chain: Chain,
+    profile: Profile,
+    *,
+    per: Literal["run", "kernel"] = "run",
+    stage: str | None = None,
+) -> Chain:
     """Complete the GPU stage of a chain from a recording.  Raises A139, A147; A029.
 
-    The time of the stage is the time in which the GPU computes (union of kernels).  The bytes that this stage and the next one receive are
-    the bytes copied to the device and back.  An undeclared link between host and GPU takes as long as these copies took.  Values
-    that the file states are kept.
+    The time of the stage is the time in which the GPU computes (union of kernels).  The bytes that
+    this stage and the next one receive are the bytes copied to the device and back.  An undeclared
+    link between host and GPU takes as long as these copies took.  Values that the file states are
+    kept.
 
     Parameters
     ----------
-    per : one item is the whole ``run``, or one ``kernel``: then all values are divided by the number of kernels, which is
-        the number of items unless the chain has one.
+    per : one item is the whole ``run``, or one ``kernel``: then all values are divided by the
+        number of kernels, which is the number of items unless the chain has one.
     stage : name of the stage; if left out, the only stage without a time.
     """
     index = _open_stage(chain, stage)
@@ -352,23 +423,46 @@ def with_recording(chain: Chain, profile: Profile, *, per: Literal["run", "kerne
     count = len(starts) if per == "kernel" else 1
     copies = summary.copies(profile)
     classes = {direction: (direction, f"migration_{direction}") for direction in ("h2d", "d2h")}
-    size = {direction: sum(summary.moved_bytes(profile, c) for c in both) / count for direction, both in classes.items()}
-    seconds = {direction: sum(copies[c]["busy_ns"] for c in both) * 1e-9 / count for direction, both in classes.items()}
+    size = {
+        direction: sum(summary.moved_bytes(profile, c) for c in both) / count
+        for direction, both in classes.items()
+    }
+    seconds = {
+        direction: sum(copies[c]["busy_ns"] for c in both) * 1e-9 / count
+        for direction, both in classes.items()
+    }
     stages = list(chain.stages)
     gpu_stage = stages[index]
-    receives = gpu_stage.receives if gpu_stage.receives is not None or not index else {stages[index - 1].name: size["h2d"]}
-    stages[index] = replace(gpu_stage, seconds=float(union_ns(starts, ends)) * 1e-9 / count, receives=receives)
+    receives = (
+        gpu_stage.receives
+        if gpu_stage.receives is not None or not index
+        else {stages[index - 1].name: size["h2d"]}
+    )
+    stages[index] = replace(
+        gpu_stage, seconds=float(union_ns(starts, ends)) * 1e-9 / count, receives=receives
+    )
     if index + 1 < len(stages) and stages[index + 1].receives is None:
         stages[index + 1] = replace(stages[index + 1], receives={gpu_stage.name: size["d2h"]})
     links = dict(chain.links)
     if chain.link(HOST, gpu_stage.device) is None:
-        links |= {(HOST, gpu_stage.device): Link("time", time=seconds["h2d"]), (gpu_stage.device, HOST): Link("time", time=seconds["d2h"])}
+        links |= {
+            (HOST, gpu_stage.device): Link("time", time=seconds["h2d"]),
+            (gpu_stage.device, HOST): Link("time", time=seconds["d2h"]),
+        }
     flaws = [*chain.findings, *profile.findings]
     if count > 1:
         lasting = (ends - starts).astype(np.float64)
-        flaws.append(finding("A335", count, f"{show(lasting.min() * 1e-9, 's')} to {show(lasting.max() * 1e-9, 's')} each"))
+        flaws.append(
+            finding(
+                "A335",
+                count,
+                f"{show(lasting.min() * 1e-9, 's')} to {show(lasting.max() * 1e-9, 's')} each",
+            )
+        )
     items = chain.items if chain.items is not None else count
-    return replace(chain, stages=tuple(stages), links=links, items=items, findings=tuple(merge(flaws)))
+    return replace(
+        chain, stages=tuple(stages), links=links, items=items, findings=tuple(merge(flaws))
+    )
 
 
 def _open_stage(chain: Chain, stage: str | None) -> int:
@@ -376,10 +470,18 @@ def _open_stage(chain: Chain, stage: str | None) -> int:
     names = [s.name for s in chain.stages]
     if stage is not None and stage not in names:
         raise error_of(
-            "A029.name", where=chain.name, found=f'"{stage[:40]}"', fix=did_you_mean(stage, names) or None, names=", ".join(names)
+            "A029.name",
+            where=chain.name,
+            found=f'"{stage[:40]}"',
+            fix=did_you_mean(stage, names) or None,
+            names=", ".join(names),
         )
-    without = [i for i, s in enumerate(chain.stages) if s.seconds is None and stage in (None, s.name)]
+    without = [
+        i for i, s in enumerate(chain.stages) if s.seconds is None and stage in (None, s.name)
+    ]
     if len(without) != 1:
-        mismatch = f"{stage} has a time" if stage is not None else f"{len(without)} stages without a time"
+        mismatch = (
+            f"{stage} has a time" if stage is not None else f"{len(without)} stages without a time"
+        )
         raise error_of("A029.stage", where=chain.name, found=mismatch)
     return without[0]

@@ -18,7 +18,8 @@
     [link.fpga-host]                 # both ways, unless host-fpga stands there too
     kind = "pcie"                    # pcie: eq 9; cxl1: eq 10; cxl2: eq 11; time: a time; loggp: latency and bandwidth
 
-Nothing is guessed: an unknown key, a quantity without a unit and a link between devices that no stage uses are errors:
+Nothing is guessed: an unknown key, a quantity without a unit and a link between devices that no
+stage uses are errors:
 
     A027  not TOML, an unknown or missing key, a value out of range
     U0xx  a quantity without a unit, or with the wrong one
@@ -43,7 +44,9 @@ _LEAST, _MOST = 1e-15, 1e18  # of any quantity, SI
 
 
 def read_chain(path: str | Path) -> Chain:
-    """Read a chain file.  Raises A061 where the file cannot be read, A027 with file:line:column; U0xx."""
+    """Read a chain file.  Raises A061 where the file cannot be read, A027 with file:line:column;
+    U0xx.
+    """
     text = read_text(path, "the chain", largest_bytes=1 << 20, fix="give a TOML file in UTF-8")
     return _Reading(Path(path).name, text).chain()
 
@@ -69,11 +72,14 @@ class _Reading(TomlReading):
                     "A027.device",
                     ("link", name),
                     found=name,
-                    fix=did_you_mean(name, [f"{a}-{b}" for a in devices for b in devices if a != b]) or None,
+                    fix=did_you_mean(name, [f"{a}-{b}" for a in devices for b in devices if a != b])
+                    or None,
                     devices=", ".join(devices),
                 )
             links[sender, receiver] = self._link(("link", name), table)
-        items, in_flight = (self._count((key,), self.document.get(key)) for key in ("items", "in_flight"))
+        items, in_flight = (
+            self._count((key,), self.document.get(key)) for key in ("items", "in_flight")
+        )
         start_up = self._quantity(("start_up",), self.document.get("start_up", "0 s"), "s")
         return Chain(tuple(stages), links, items, in_flight, start_up, self.file)
 
@@ -100,7 +106,10 @@ class _Reading(TomlReading):
                     fix=did_you_mean(source, before) or None,
                     stages=", ".join(before) or "none",
                 )
-        sizes = {source: self._quantity((*path, "receives", source), size, "B") for source, size in given.items()}
+        sizes = {
+            source: self._quantity((*path, "receives", source), size, "B")
+            for source, size in given.items()
+        }
         return Stage(name, device, seconds, sizes)
 
     def _link(self, path: tuple[str, ...], table: dict[str, Any]) -> Link:
@@ -108,7 +117,11 @@ class _Reading(TomlReading):
         kind = next((k for k in KINDS if k == given), None)
         if kind is None:
             raise self._flaw(
-                "A027.kind", (*path, "kind"), found=str(given), fix=did_you_mean(str(given), KINDS) or None, kinds=", ".join(KINDS)
+                "A027.kind",
+                (*path, "kind"),
+                found=str(given),
+                fix=did_you_mean(str(given), KINDS) or None,
+                kinds=", ".join(KINDS),
             )
         self._keys(path, table, ("kind", *KINDS[kind]))
         values: dict[str, Any] = {}
@@ -122,7 +135,11 @@ class _Reading(TomlReading):
         for key in {"time": ("time",), "loggp": ("latency", "bandwidth")}.get(kind, ()):
             if key not in table:
                 raise self._flaw("A027.needs", path, kind=kind, key=key)
-        if not 0 < values.get("share", 0.5) <= 1 or values.get("lines_in_flight", 1) < 1 or values.get("bandwidth", 1) <= 0:
+        if (
+            not 0 < values.get("share", 0.5) <= 1
+            or values.get("lines_in_flight", 1) < 1
+            or values.get("bandwidth", 1) <= 0
+        ):
             raise self._flaw("A027.value", path)
         return Link(kind, **values)
 
@@ -131,7 +148,9 @@ class _Reading(TomlReading):
         if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
             raise self._flaw("A027.table", (kind,), kind=kind)
         for name in tables:
-            if not all(_NAME.fullmatch(part) for part in (name.split("-") if kind == "link" else [name])):
+            if not all(
+                _NAME.fullmatch(part) for part in (name.split("-") if kind == "link" else [name])
+            ):
                 raise self._flaw("A027.name", (kind, name), found=name, kind=kind)
         return list(tables.items())
 
@@ -147,6 +166,8 @@ class _Reading(TomlReading):
         return quantity
 
     def _count(self, path: tuple[str, ...], value: object) -> int | None:
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        if value is not None and (
+            not isinstance(value, int) or isinstance(value, bool) or value < 1
+        ):
             raise self._flaw("A027.count", path, found=str(value), key=path[-1])
         return value

@@ -1,4 +1,6 @@
-"""Commands ``turnbuckle model cxl`` and ``turnbuckle model chain``: transfers over CXL and PCIe, and chains of accelerators."""
+"""Commands ``turnbuckle model cxl`` and ``turnbuckle model chain``: transfers over CXL and PCIe,
+and chains of accelerators.
+"""
 
 from __future__ import annotations
 
@@ -40,24 +42,58 @@ _COLUMN = 10
 
 def cxl(
     *,
-    sizes: Annotated[list[str] | None, Parameter(help="bytes of a transfer: several times or with commas", negative=())] = None,
-    link: Annotated[str, Parameter(help="PCI Express below both: generation and lanes")] = "pcie3-x16",
-    start_up: Annotated[
-        str | None, Parameter(help="of a PCIe transfer (equation 9); 738 ns if left out, which is what the report's numbers leave")
+    sizes: Annotated[
+        list[str] | None,
+        Parameter(help="bytes of a transfer: several times or with commas", negative=()),
     ] = None,
-    measured: Annotated[Path | None, Parameter(help="copies you measured (bandwidthTest, CSV, ...): their start-up instead")] = None,
+    link: Annotated[
+        str, Parameter(help="PCI Express below both: generation and lanes")
+    ] = "pcie3-x16",
+    start_up: Annotated[
+        str | None,
+        Parameter(
+            help=(
+                "of a PCIe transfer (equation 9); 738 ns if left out, which is what the report's "
+                "numbers leave"
+            )
+        ),
+    ] = None,
+    measured: Annotated[
+        Path | None,
+        Parameter(help="copies you measured (bandwidthTest, CSV, ...): their start-up instead"),
+    ] = None,
     share: Annotated[
-        list[str] | None, Parameter(help="of PCIe's bandwidth that CXL reaches (equation 11); 0.6 and 90% if left out", negative=())
+        list[str] | None,
+        Parameter(
+            help="of PCIe's bandwidth that CXL reaches (equation 11); 0.6 and 90% if left out",
+            negative=(),
+        ),
     ] = None,
     line_time: Annotated[str, Parameter(help="access to one cache line of 64 B")] = "40 ns",
     lines_in_flight: Annotated[
-        int, Parameter(help="cache misses open at once (equation 10), up to what the link carries; the report has 1")
+        int,
+        Parameter(
+            help=(
+                "cache misses open at once (equation 10), up to what the link carries; the "
+                "report has 1"
+            )
+        ),
     ] = 1,
-    as_printed: Annotated[bool, Parameter(help="equation 10 without its ceil: a part of a line costs a part", negative=())] = False,
-    tags: Annotated[int | None, Parameter(help="reads that may be on their way at once, with --round-trip: limits PCIe")] = None,
-    round_trip: Annotated[str | None, Parameter(help="from a read request to its data, with --tags")] = None,
+    as_printed: Annotated[
+        bool,
+        Parameter(help="equation 10 without its ceil: a part of a line costs a part", negative=()),
+    ] = False,
+    tags: Annotated[
+        int | None,
+        Parameter(help="reads that may be on their way at once, with --round-trip: limits PCIe"),
+    ] = None,
+    round_trip: Annotated[
+        str | None, Parameter(help="from a read request to its data, with --tags")
+    ] = None,
 ) -> ModelAnswer:
-    """Compare transfers over PCIe with those over CXL: times by size, crossovers, what offloading must save (equations 9 to 11)."""
+    """Compare transfers over PCIe with those over CXL: times by size, crossovers, what offloading
+    must save (equations 9 to 11).
+    """
     from turnbuckle.cost import packet
     from turnbuckle.cost.pcie import Pcie
 
@@ -72,7 +108,9 @@ def cxl(
     times = {"--start-up": parse(start_up or "738 ns", "s"), "--line-time": parse(line_time, "s")}
     for name, value in times.items():
         if not 0 <= value <= _LONGEST:
-            raise error_of("A028.negative" if value < 0 else "A028.large", found=f"{value:g} s", name=name)
+            raise error_of(
+                "A028.negative" if value < 0 else "A028.large", found=f"{value:g} s", name=name
+            )
     if lines_in_flight < 1 or (tags is not None and tags < 1):
         raise error_of("A028.flight")
     shown = None if measured is None else _measured(measured, wire)
@@ -91,7 +129,9 @@ def cxl(
 
 
 def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
-    """Return the start-up of measured copies: of the first curve to the device, else of the first to the host."""
+    """Return the start-up of measured copies: of the first curve to the device, else of the first
+    to the host.
+    """
     from turnbuckle.machine.measured.logs import read_measured
     from turnbuckle.papers.models.cxl.cost import measured_start_up
 
@@ -101,13 +141,20 @@ def _measured(path: Path, wire: Pcie) -> dict[str, Any]:
         for curve in file.curves:
             if curve.direction != direction or curve.memory == "pageable" or curve.streamed:
                 continue
-            start_up = measured_start_up(curve.size_bytes, curve.seconds, wire.bandwidth(curve.size_bytes, transfer))
+            start_up = measured_start_up(
+                curve.size_bytes, curve.seconds, wire.bandwidth(curve.size_bytes, transfer)
+            )
             if start_up is None:
                 continue
             seconds, copies = start_up
             if not seconds.value:
                 raise error_of("A148.fast", where=file.name, found=curve.name, name=wire.name)
-            about = {"file": file.name, "curve": curve.name, "copies": copies, "seconds": seconds.value}
+            about = {
+                "file": file.name,
+                "curve": curve.name,
+                "copies": copies,
+                "seconds": seconds.value,
+            }
             return {**about, "middle_half_seconds": [seconds.low, seconds.high]}
     raise error_of("A148.copies", where=file.name)
 
@@ -136,9 +183,11 @@ def compared(
     whole_lines: bool,
     reads: tuple[int, float] | None,
 ) -> dict[str, Any]:
-    """Return the document of ``model cxl``: one row for each size and law, and where each law stops being faster than PCIe.
+    """Return the document of ``model cxl``: one row for each size and law, and where each law stops
+    being faster than PCIe.
 
-    ``wire_bandwidth`` is what the link carries at the largest size, ``lines_bandwidth`` what the lines in flight would ask of it.
+    ``wire_bandwidth`` is what the link carries at the largest size, ``lines_bandwidth`` what the
+    lines in flight would ask of it.
     """
     import numpy as np
 
@@ -150,7 +199,13 @@ def compared(
         return loggp_seconds(n, start_up, carried)
 
     def lines(n: Float, carried: Float) -> Float:
-        return law.cxl_line_seconds(n, line_seconds, lines_in_flight=lines_in_flight, whole_lines=whole_lines, bandwidth=carried)
+        return law.cxl_line_seconds(
+            n,
+            line_seconds,
+            lines_in_flight=lines_in_flight,
+            whole_lines=whole_lines,
+            bandwidth=carried,
+        )
 
     def streamed(share: float) -> law.Law:
         return lambda n, carried: loggp_seconds(n, line_seconds, share * carried)
@@ -158,18 +213,40 @@ def compared(
     laws: list[tuple[str, float | None, law.Law]] = [("pcie", None, free)]
     if reads is not None:
         asked = {"tags": reads[0], "round_trip": reads[1]}
-        laws.append(("pcie_reads_limited", None, lambda n, _: loggp_seconds(n, start_up, packet.read_limited(n, wire, "both", **asked))))
-    of_cxl: list[tuple[str, float | None, law.Law]] = [("cxl1", None, lines), *(("cxl2", share, streamed(share)) for share in shares)]
+        laws.append(
+            (
+                "pcie_reads_limited",
+                None,
+                lambda n, _: loggp_seconds(
+                    n, start_up, packet.read_limited(n, wire, "both", **asked)
+                ),
+            )
+        )
+    of_cxl: list[tuple[str, float | None, law.Law]] = [
+        ("cxl1", None, lines),
+        *(("cxl2", share, streamed(share)) for share in shares),
+    ]
     sizes_bytes = np.array(sizes)
     bandwidths = wire.bandwidth(sizes_bytes, "both")
     base = free(sizes_bytes, bandwidths)
     rows: list[dict[str, Any]] = []
     for name, share, seconds in (*laws, *of_cxl):
         for n, t, b in zip(sizes_bytes, seconds(sizes_bytes, bandwidths), base, strict=True):
-            row = {"size_bytes": float(n), "law": name, "share": share, "seconds": float(t), "relative": float(t / b) if b else None}
+            row = {
+                "size_bytes": float(n),
+                "law": name,
+                "share": share,
+                "seconds": float(t),
+                "relative": float(t / b) if b else None,
+            }
             rows.append({**row, "offload_bound_seconds": 2.0 * float(t)})
-    where = law.crossovers([seconds for *_, seconds in of_cxl], free, lambda n: wire.bandwidth(n, "both"), _LIMIT_BYTES)
-    ends = [(None, None) if crossing is None else (crossing.first, min(crossing.last, _LIMIT_BYTES)) for crossing in where]
+    where = law.crossovers(
+        [seconds for *_, seconds in of_cxl], free, lambda n: wire.bandwidth(n, "both"), _LIMIT_BYTES
+    )
+    ends = [
+        (None, None) if crossing is None else (crossing.first, min(crossing.last, _LIMIT_BYTES))
+        for crossing in where
+    ]
     crossings = [
         {"law": name, "share": share, "first_bytes": first, "last_bytes": last}
         for (name, share, _), (first, last) in zip(of_cxl, ends, strict=True)
@@ -181,7 +258,9 @@ def compared(
         "line_seconds": line_seconds,
         "line_bytes": law.LINE_BYTES,
         "lines_in_flight": lines_in_flight,
-        "lines_bandwidth": lines_in_flight * law.LINE_BYTES / line_seconds if line_seconds else None,
+        "lines_bandwidth": lines_in_flight * law.LINE_BYTES / line_seconds
+        if line_seconds
+        else None,
         "wire_bandwidth": float(wire.bandwidth(sizes_bytes.max(), "both")),
         "whole_lines": whole_lines,
         "tags": None if reads is None else reads[0],
@@ -203,21 +282,38 @@ def _print_compared(console: Terminal, document: dict[str, Any]) -> None:
     laws = list(dict.fromkeys((r["law"], r["share"]) for r in rows))
     by_law = {key: [r for r in rows if (r["law"], r["share"]) == key] for key in laws}
     access, start = show(document["line_seconds"], "s"), show(document["start_up_seconds"], "s")
-    console.print(Text(f"{document['link']} with both ways busy, start-up {start}; CXL {access} a line of 64 B"))
+    console.print(
+        Text(
+            f"{document['link']} with both ways busy, start-up {start}; CXL {access} a line of 64 B"
+        )
+    )
     if (shown := document["measured_start_up"]) is not None:
         low, high = (show(t, "s") for t in shown["middle_half_seconds"])
         copies = "1 copy" if shown["copies"] == 1 else f"{shown['copies']:,} copies"
-        words = f"start-up from {copies} of {clean(shown['file'])}, {clean(shown['curve'])}: half of them {low} to {high}"
+        words = (
+            f"start-up from {copies} of {clean(shown['file'])}, {clean(shown['curve'])}: half of "
+            f"them {low} to {high}"
+        )
         console.print(words, style="dim")
     console.print()
     heads = [_label(*key) for key in laws]
     sizes = [show(r["size_bytes"], "B") for r in by_law[laws[0]]]
-    columns = [(head, [show(r["seconds"], "s") for r in by_law[key]]) for head, key in zip(heads, laws, strict=True)]
+    columns = [
+        (head, [show(r["seconds"], "s") for r in by_law[key]])
+        for head, key in zip(heads, laws, strict=True)
+    ]
     # a limit on reads replaces unlimited PCIe in the comparison
-    real = [key for key in laws if key[0] != "pcie"] if ("pcie_reads_limited", None) in laws else laws
+    real = (
+        [key for key in laws if key[0] != "pcie"] if ("pcie_reads_limited", None) in laws else laws
+    )
     best = [min(real, key=lambda key, k=k: by_law[key][k]["seconds"]) for k in range(len(sizes))]  # type: ignore[misc]
     columns.append(("fastest", [_label(*key) for key in best]))
-    columns.append(("worth moving", [show(by_law[key][k]["offload_bound_seconds"], "s") for k, key in enumerate(best)]))
+    columns.append(
+        (
+            "worth moving",
+            [show(by_law[key][k]["offload_bound_seconds"], "s") for k, key in enumerate(best)],
+        )
+    )
     fits = max(2, (console.width - 8) // _COLUMN)
     for first in range(0, len(columns), fits):
         part = columns[first : first + fits]
@@ -228,45 +324,78 @@ def _print_compared(console: Terminal, document: dict[str, Any]) -> None:
         console.print()
     console.note("worth moving: a task that saves more than two such transfers, by the fastest")
     if real is not laws:
-        console.note("fastest: PCIe with its reads limited; --line-time says what the same distance does to CXL")
+        console.note(
+            "fastest: PCIe with its reads limited; --line-time says what the same distance "
+            "does to CXL"
+        )
     console.note("CXL 1: line after line; CXL 2: a stream at a share of PCIe's bandwidth")
     asked, carried = document["lines_bandwidth"], document["wire_bandwidth"]
     if asked is None or asked > carried:
-        flown = f"{document['lines_in_flight']:,} lines in flight ask for {'any speed' if asked is None else show(asked, 'B/s')}"
+        flown = (
+            f"{document['lines_in_flight']:,} lines in flight ask for "
+            f"{'any speed' if asked is None else show(asked, 'B/s')}"
+        )
         console.note(f"CXL 1: {flown}; the link carries {show(carried, 'B/s')}, which bounds them")
     console.print()
     for crossing in document["crossovers"]:
         console.print(_crossed(crossing, document["searched_bytes"]))
     largest = max(r["size_bytes"] for r in rows)
-    largest_rows = [r for r in rows if r["size_bytes"] == largest and r["law"] != "pcie" and r["relative"]]
+    largest_rows = [
+        r for r in rows if r["size_bytes"] == largest and r["law"] != "pcie" and r["relative"]
+    ]
     ratios = ", ".join(f"{_label(r['law'], r['share'])} {r['relative']:.6g}" for r in largest_rows)
     console.print(Text(f"at {show(largest, 'B')}, in times of PCIe: {ratios}"))
 
 
 def _crossed(crossing: dict[str, Any], searched: int) -> str:
     """Return the crossover of a CXL law with PCIe as a sentence."""
-    name, first, last = _label(crossing["law"], crossing["share"]), crossing["first_bytes"], crossing["last_bytes"]
+    name, first, last = (
+        _label(crossing["law"], crossing["share"]),
+        crossing["first_bytes"],
+        crossing["last_bytes"],
+    )
     if first is None:
         return f"{name} is faster than PCIe at every size up to {show(searched, 'B')}"
     if first == 1:
-        return f"{name} is never faster than PCIe" if last <= 1 else f"{name} is faster than PCIe at some sizes below {last:,} B only"
+        return (
+            f"{name} is never faster than PCIe"
+            if last <= 1
+            else f"{name} is faster than PCIe at some sizes below {last:,} B only"
+        )
     again = f", and here and there up to {last:,} B" if last > first else ""
     return f"{name} is faster than PCIe below {first:,} B ({first / 1024:.4g} KiB){again}"
 
 
 def chain(
-    file: Annotated[Path, Parameter(help="TOML: stages, the bytes they receive, links between devices")],
+    file: Annotated[
+        Path, Parameter(help="TOML: stages, the bytes they receive, links between devices")
+    ],
     /,
     *,
-    items: Annotated[int | None, Parameter(help="how often the chain runs; as the file says if left out")] = None,
-    in_flight: Annotated[int | None, Parameter(help="items under way at once when pipelined; as the file says if left out")] = None,
-    profile: Annotated[Recorded | None, Parameter(help="a recording for the stage without a time")] = None,
-    per: Annotated[Literal["run", "kernel"], Parameter(help="what one item of the recording is: all of it, or one kernel")] = "run",
-    stage: Annotated[str | None, Parameter(help="the stage to take from the recording; the one without a time if left out")] = None,
+    items: Annotated[
+        int | None, Parameter(help="how often the chain runs; as the file says if left out")
+    ] = None,
+    in_flight: Annotated[
+        int | None,
+        Parameter(help="items under way at once when pipelined; as the file says if left out"),
+    ] = None,
+    profile: Annotated[
+        Recorded | None, Parameter(help="a recording for the stage without a time")
+    ] = None,
+    per: Annotated[
+        Literal["run", "kernel"],
+        Parameter(help="what one item of the recording is: all of it, or one kernel"),
+    ] = "run",
+    stage: Annotated[
+        str | None,
+        Parameter(help="the stage to take from the recording; the one without a time if left out"),
+    ] = None,
     no_cache: NoCache = False,
     part: PartOptions = NO_PART,
 ) -> ModelAnswer:
-    """Replay a chain of accelerators: through the host, directly, through a shared cache, and each of them pipelined."""
+    """Replay a chain of accelerators: through the host, directly, through a shared cache, and each
+    of them pipelined.
+    """
 
     from turnbuckle.papers.models.cxl.chain import play
     from turnbuckle.papers.models.cxl.chain_file import read_chain
@@ -277,11 +406,15 @@ def chain(
     if profile is None and (stage is not None or per != "run" or any(part.idle().values())):
         raise error_of("A029.recording")
     declared = read_chain(file)
-    declared = replace(declared, items=items or declared.items, in_flight=in_flight or declared.in_flight)
+    declared = replace(
+        declared, items=items or declared.items, in_flight=in_flight or declared.in_flight
+    )
     if profile is not None:
         from turnbuckle.papers.models.cxl.chain import with_recording
 
-        declared = with_recording(declared, inspected(profile, None, no_cache, part).profile, per=per, stage=stage)
+        declared = with_recording(
+            declared, inspected(profile, None, no_cache, part).profile, per=per, stage=stage
+        )
     with working("replaying"):
         played = play(declared)
     document = played.as_dict()
@@ -291,21 +424,30 @@ def chain(
 def _print_chain(console: Terminal, played: Played) -> None:
 
     chain, today = played.chain, played.today
-    stages = ", ".join(f"{s.name} on {s.device} {show(s.seconds or 0.0, 's')}" for s in chain.stages)
-    console.print(f"{clean(chain.name)}: {chain.items or 0:,} {'item' if chain.items == 1 else 'items'} of {stages}")
+    stages = ", ".join(
+        f"{s.name} on {s.device} {show(s.seconds or 0.0, 's')}" for s in chain.stages
+    )
+    console.print(
+        f"{clean(chain.name)}: {chain.items or 0:,} {'item' if chain.items == 1 else 'items'} "
+        f"of {stages}"
+    )
     console.print()
     table = unframed("flow", "run time", "speed-up", "one item", "busiest", "busy")
     for f in played.flows:
         busy = f"{f.busy_seconds / f.seconds:.1%}" if f.seconds else "-"
         gain = f"{today.seconds / f.seconds:.3g}x" if f.seconds else "-"
-        table.add_row(f.name, show(f.seconds, "s"), gain, show(f.first_seconds, "s"), f.busiest, busy)
+        table.add_row(
+            f.name, show(f.seconds, "s"), gain, show(f.first_seconds, "s"), f.busiest, busy
+        )
     console.print(table)
     console.print()
     for left in played.left_out:
         console.note(f"left out, {left}")
     _print_path(console, played)
     if played.penalty is not None:
-        console.print(f"disaggregation penalty (run time over the time of all stages): {played.penalty:.4g}")
+        console.print(
+            f"disaggregation penalty (run time over the time of all stages): {played.penalty:.4g}"
+        )
     for flaw in chain.findings:
         if flaw.severity != "info":
             console.note(f"{flaw.code}  {flaw.count:,}  {flaw.meaning} ({flaw.detail})", "yellow")
@@ -314,9 +456,16 @@ def _print_chain(console: Terminal, played: Played) -> None:
 def _print_path(console: Terminal, played: Played) -> None:
     fastest = min(f.seconds for f in played.flows)
     simplest = next(f for f in played.flows if f.seconds <= fastest * (1 + _ALIKE))
-    shown = {played.today.name: "today", simplest.name: f"simplest flow within {_ALIKE:.0%} of the fastest"}
+    shown = {
+        played.today.name: "today",
+        simplest.name: f"simplest flow within {_ALIKE:.0%} of the fastest",
+    }
     for flow in (played.today, *([] if simplest is played.today else [simplest])):
         parts = sorted(flow.path_seconds.items(), key=lambda part: -part[1])
         if flow.seconds:
-            shares = ", ".join(f"{where} {spent / flow.seconds:.1%}" for where, spent in parts if spent >= 5e-4 * flow.seconds)
+            shares = ", ".join(
+                f"{where} {spent / flow.seconds:.1%}"
+                for where, spent in parts
+                if spent >= 5e-4 * flow.seconds
+            )
             console.print(Text(f"{shown[flow.name]}: {flow.name}; its critical path: {shares}"))

@@ -1,4 +1,5 @@
-"""Small transfers over CXL and over PCIe, and chains of accelerators (Austin et al. 2021, ECP-HIHE01-35, eqs 9 to 13).
+"""Small transfers over CXL and over PCIe, and chains of accelerators (Austin et al. 2021,
+ECP-HIHE01-35, eqs 9 to 13).
 
     (9)  t_pcie = n / b_n + t_s                  `loggp_seconds(n, t_s, b_n)`, b_n: `pcie.Pcie.bandwidth`, both directions at once
     (10) t_cxl1 = ceil(n / 64) 40 ns             one line after the other; with more in flight never less than n / b_n
@@ -6,12 +7,13 @@
     (12) t_app  = (d + n - 1) t_stage + s        balanced; unbalanced: sum t_j + (n - 1) max t_j + s
     (13) penalty = t_total / (t_1 + t_2 + ...)
 
-A task is worth moving where it saves more than 2 d, with d the time of its data in one direction (section 10.2).
-Equation 10 is printed without the ceil; a cache moves whole lines.  The report takes t_s from a figure and does not print
-it: `start_ups` finds the values that its three printed anchors allow (738 ns, decision D6).
+A task is worth moving where it saves more than 2 d, with d the time of its data in one direction
+(section 10.2). Equation 10 is printed without the ceil; a cache moves whole lines.  The report
+takes t_s from a figure and does not print it: `start_ups` finds the values that its three printed
+anchors allow (738 ns, decision D6).
 
-These equations leave out contention and, except for `lines_in_flight` of equation 10, the number of reads in flight;
-`loggp.read_limited_bandwidth` models that limit for PCIe (decision D12).
+These equations leave out contention and, except for `lines_in_flight` of equation 10, the number of
+reads in flight; `loggp.read_limited_bandwidth` models that limit for PCIe (decision D12).
 """
 
 from __future__ import annotations
@@ -29,13 +31,15 @@ from turnbuckle.cost.wire import WAYS, Way
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.papers.numbers import Interval
 
-#: Seconds of transfers of n bytes over a wire that carries b_n, elementwise: a function of n [B] and b_n [B/s].
+#: Seconds of transfers of n bytes over a wire that carries b_n, elementwise: a function of n [B]
+#: and b_n [B/s].
 Law = Callable[[Float, Float], Float]
 
 #: Size of a cache line [B], and time of an access to it [s] (CXL 1.1, as the report has it).
 LINE_BYTES: Final = 64
 LINE_SECONDS: Final = 40e-9
-#: Share of PCIe's bandwidth that CXL.cache and CXL.mem reach: the pessimistic end of the report, whose optimistic one is 0.9.
+#: Share of PCIe's bandwidth that CXL.cache and CXL.mem reach: the pessimistic end of the report,
+#: whose optimistic one is 0.9.
 LEAST_SHARE: Final = 0.6
 #: Start-up of a PCIe transfer behind the report's figures [s] (decision D6).
 START_UP: Final = 738e-9
@@ -62,7 +66,8 @@ def cxl_line_seconds(
     size_bytes : n [B], any shape.
     line_seconds : time of one access [s].
     line_bytes : size of a cache line [B].
-    lines_in_flight : number of misses that may be open at once; the report has one, which limits CXL to 1.6 GB/s (Little's law).
+    lines_in_flight : number of misses that may be open at once; the report has one, which limits
+        CXL to 1.6 GB/s (Little's law).
     whole_lines : whether a part of a line costs a line; False is the equation as printed.
     bandwidth : b_n of the wire below, which the lines cannot exceed [B/s].
 
@@ -72,12 +77,19 @@ def cxl_line_seconds(
     0.08
     """
     size = np.asarray(size_bytes, dtype=np.float64)
-    turns = np.ceil(np.ceil(size / line_bytes) / lines_in_flight) if whole_lines else size / line_bytes / lines_in_flight
+    turns = (
+        np.ceil(np.ceil(size / line_bytes) / lines_in_flight)
+        if whole_lines
+        else size / line_bytes / lines_in_flight
+    )
     return np.asarray(np.maximum(turns * line_seconds, size / np.asarray(bandwidth)))
 
 
-def pipeline_seconds(stage_seconds: ArrayLike, items: ArrayLike, start_up: ArrayLike = 0.0) -> Float:
-    """Return the run time of a pipeline [s] (eq 12): sum t_j + (n - 1) max t_j + s; with equal stages (d + n - 1) t + s.
+def pipeline_seconds(
+    stage_seconds: ArrayLike, items: ArrayLike, start_up: ArrayLike = 0.0
+) -> Float:
+    """Return the run time of a pipeline [s] (eq 12): sum t_j + (n - 1) max t_j + s; with equal
+    stages (d + n - 1) t + s.
 
     Parameters
     ----------
@@ -97,13 +109,19 @@ class Crossover:
     """Sizes at which one law stops being faster than another, in whole bytes."""
 
     first: int  #: smallest size at which the law is not faster [B]
-    #: smallest size from which on it is never faster, up to the limit [B]; limit + 1 where it is faster at the limit.  Between the two the
-    #: sawtooth of packets and lines decides.
+    #: smallest size from which on it is never faster, up to the limit [B]; limit + 1 where it is
+    #: faster at the limit.  Between the two the sawtooth of packets and lines decides.
     last: int
 
 
-def crossovers(laws: Sequence[Law], slower: Law, bandwidth: Callable[[Float], Float], limit_bytes: int = 1 << 24) -> list[Crossover | None]:
-    """Find where each law stops being faster than `slower`, among all sizes from 1 B to the limit; `bandwidth` is b_n [B/s] over n [B].
+def crossovers(
+    laws: Sequence[Law],
+    slower: Law,
+    bandwidth: Callable[[Float], Float],
+    limit_bytes: int = 1 << 24,
+) -> list[Crossover | None]:
+    """Find where each law stops being faster than `slower`, among all sizes from 1 B to the limit;
+    `bandwidth` is b_n [B/s] over n [B].
 
     A crossover is None where a law is faster at every size, and its `first` is 1 where it never is.
 
@@ -130,7 +148,8 @@ def crossovers(laws: Sequence[Law], slower: Law, bandwidth: Callable[[Float], Fl
 class Anchor:
     """Printed number that depends on the start-up of PCIe."""
 
-    #: ``"crossover"``: size [B] at which a CXL law stops being faster; ``"relative"``: its time over PCIe's at `size_bytes`
+    #: ``"crossover"``: size [B] at which a CXL law stops being faster; ``"relative"``: its time
+    #: over PCIe's at `size_bytes`
     kind: Literal["crossover", "relative"]
     #: low, high: interval of the printed digits [B], or a plain number
     low: float
@@ -140,14 +159,15 @@ class Anchor:
 
 
 def start_ups(bandwidth: Callable[[Float], Float], anchor: Anchor) -> tuple[float, float] | None:
-    """Return the start-ups of PCIe [s] that put an anchor inside its interval: above the first, up to the second; None if none does.
+    """Return the start-ups of PCIe [s] that put an anchor inside its interval: above the first, up
+    to the second; None if none does.
 
     Parameters
     ----------
     bandwidth : b_n [B/s] as a function of sizes [B].
 
-    A crossover is the first size n with t_cxl(n) - n/b_n >= t_s: it lies in [low, high] for t_s between the largest difference
-    below `low` and the largest up to `high`.  No scan is needed.
+    A crossover is the first size n with t_cxl(n) - n/b_n >= t_s: it lies in [low, high] for t_s
+    between the largest difference below `low` and the largest up to `high`.  No scan is needed.
     """
     if anchor.kind == "relative":
         size = np.array([anchor.size_bytes])
@@ -172,12 +192,17 @@ class Identified(NamedTuple):
 
 
 def identified(settings: Iterable[tuple[Way, Pcie]], anchors: Iterable[Anchor]) -> list[Identified]:
-    """Return the settings for which one start-up puts each anchor inside its printed interval, each with its range of start-ups."""
+    """Return the settings for which one start-up puts each anchor inside its printed interval, each
+    with its range of start-ups.
+    """
     printed_anchors, matches = tuple(anchors), []
     for direction, link in settings:
         ranges: list[tuple[float, float]] = []
         for anchor in printed_anchors:
-            start_up_range = start_ups(lambda n, direction=direction, link=link: link.bandwidth(n, direction), anchor)  # type: ignore[misc]
+            start_up_range = start_ups(
+                lambda n, direction=direction, link=link: link.bandwidth(n, direction),  # type: ignore[misc]
+                anchor,
+            )
             if start_up_range is None:
                 break
             ranges.append(start_up_range)
@@ -188,8 +213,11 @@ def identified(settings: Iterable[tuple[Way, Pcie]], anchors: Iterable[Anchor]) 
     return matches
 
 
-def measured_start_up(size_bytes: Float, seconds: Float, bandwidth: Float) -> tuple[Interval, int] | None:
-    """Return t_s of eq 9 [s], and the number of copies behind it: median and quartiles of t - n / b_n; None without copies up to 64 KiB.
+def measured_start_up(
+    size_bytes: Float, seconds: Float, bandwidth: Float
+) -> tuple[Interval, int] | None:
+    """Return t_s of eq 9 [s], and the number of copies behind it: median and quartiles of t - n /
+    b_n; None without copies up to 64 KiB.
 
     Parameters
     ----------
@@ -210,13 +238,19 @@ def measured_start_up(size_bytes: Float, seconds: Float, bandwidth: Float) -> tu
 
 
 def pcie_settings(generation: int, lanes: int) -> list[tuple[Way, Pcie]]:
-    """Return the directions and settings in which a link is plausibly run: 144 of them, without ECRC.
+    """Return the directions and settings in which a link is plausibly run: 144 of them, without
+    ECRC.
 
     >>> len(pcie_settings(3, 16))
     144
     """
     completions: tuple[Literal["mps", "rcb"], ...] = ("mps", "rcb")
     return [
-        (mode, Pcie(generation, lanes, mps=mps, mrrs=mrrs, address_bits=bits, completion=completion))
-        for mode, mps, mrrs, bits, completion in itertools.product(WAYS, (128, 256, 512), (256, 512, 1024, 2048), (32, 64), completions)
+        (
+            mode,
+            Pcie(generation, lanes, mps=mps, mrrs=mrrs, address_bits=bits, completion=completion),
+        )
+        for mode, mps, mrrs, bits, completion in itertools.product(
+            WAYS, (128, 256, 512), (256, 512, 1024, 2048), (32, 64), completions
+        )
     ]

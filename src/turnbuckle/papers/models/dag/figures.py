@@ -1,4 +1,6 @@
-"""Figures of a sparse triangular solve: run time over the number of GPUs, and the parts of its longest path."""
+"""Figures of a sparse triangular solve: run time over the number of GPUs, and the parts of its
+longest path.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,39 @@ from turnbuckle.papers.models.dag.tiers import TIERS
 from turnbuckle.show.figures import marks
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.figures.look import FAINT, FULL, INK, RECORDED, SOFT
-from turnbuckle.show.figures.marks import SECONDS, Rows, Spec, digits, log_share, of, plot, quantity, stack
+from turnbuckle.show.figures.marks import (
+    SECONDS,
+    Rows,
+    Spec,
+    digits,
+    log_share,
+    of,
+    plot,
+    quantity,
+    stack,
+)
 from turnbuckle.show.text import NARROW, clean, factor, number, percent, seconds, shorten
 
-COLOURS: Final[dict[What, str]] = {"as is": RECORDED, "integrated": "#117733", "disaggregated": "#b3450b", "super-GPU": "#332288"}
-_DASHES: Final[dict[What, list[int]]] = {"as is": [1, 0], "integrated": [7, 3], "disaggregated": [2, 2], "super-GPU": [8, 3, 2, 3]}
+COLOURS: Final[dict[What, str]] = {
+    "as is": RECORDED,
+    "integrated": "#117733",
+    "disaggregated": "#b3450b",
+    "super-GPU": "#332288",
+}
+_DASHES: Final[dict[What, list[int]]] = {
+    "as is": [1, 0],
+    "integrated": [7, 3],
+    "disaggregated": [2, 2],
+    "super-GPU": [8, 3, 2, 3],
+}
 #: Parts of a path: computing, then messages by tier, the farther the warmer.
-PARTS: Final = {"computing": "#1f4e79", "dependency": "#8a94a0", "socket": "#7fb3c8", "node": "#c9971c", "network": "#bf4f22"}
+PARTS: Final = {
+    "computing": "#1f4e79",
+    "dependency": "#8a94a0",
+    "socket": "#7fb3c8",
+    "node": "#c9971c",
+    "network": "#bf4f22",
+}
 _LEFT: Final = 66
 #: Room right of the lines for their names, and the height of one [px].
 _NAMES: Final = 214
@@ -46,25 +74,47 @@ def run_times(solves: Solves) -> Figure:
     counts = sorted({run.gpus for run in solves.runs})
     times = [run.seconds for run in solves.runs if run.seconds > 0] or [1.0]
     ends = [counts[0] * 0.93, max(counts[-1], 2) * 1.08]
-    x = quantity("gpus", ends, log=2, title="GPUs", values=_ticks(counts), grid=False, labelOverlap="greedy", format="~r")
+    x = quantity(
+        "gpus",
+        ends,
+        log=2,
+        title="GPUs",
+        values=_ticks(counts),
+        grid=False,
+        labelOverlap="greedy",
+        format="~r",
+    )
     domain = [min(times) / 1.25, max(times) * 1.25]
-    y = quantity("seconds", domain, log=10, title="run time", labelExpr=SECONDS, values=_steps(*domain))
+    y = quantity(
+        "seconds", domain, log=10, title="run time", labelExpr=SECONDS, values=_steps(*domain)
+    )
     lines: list[Spec] = []
     for variant in solves.variants:
-        rows = [{"gpus": run.gpus, "seconds": digits(run.seconds)} for run in solves.of(variant.what) if run.seconds > 0]
+        rows = [
+            {"gpus": run.gpus, "seconds": digits(run.seconds)}
+            for run in solves.of(variant.what)
+            if run.seconds > 0
+        ]
         look: Spec = {"color": COLOURS[variant.what], "strokeDash": _DASHES[variant.what]}
         lines.append(marks.line(rows, x, y, 2.4, strokeJoin="round", clip=True, **look))
-    layers = [*_nodes(solves, counts, x), *lines[::-1], *_spots(solves, x, y), *_names(solves, domain, height)]
+    layers = [
+        *_nodes(solves, counts, x),
+        *lines[::-1],
+        *_spots(solves, x, y),
+        *_names(solves, domain, height),
+    ]
     spec = plot(layers, height, (_LEFT, _NAMES, 20, 42))
     table = [{**run.as_dict(), "matrix": clean(solves.name)} for run in solves.runs]
     best = {v.what: solves.best(v.what) for v in solves.variants}
     alt = "Run time over the number of GPUs. " + " ".join(
-        f"{name}: fastest on {_gpus(run)}, {number(run.seconds, 's')}." for name, run in best.items()
+        f"{name}: fastest on {_gpus(run)}, {number(run.seconds, 's')}."
+        for name, run in best.items()
     )
     name = shorten(clean(solves.name), 40)
-    caption = f"{name} on {clean(solves.fabric.title)}. Dots: the fastest count of each line. Both axes are logarithmic. " + " ".join(
-        f"{v.what[:1].upper()}{v.what[1:]}: {v.words}." for v in solves.variants[1:]
-    )
+    caption = (
+        f"{name} on {clean(solves.fabric.title)}. Dots: the fastest count of each line. Both "
+        "axes are logarithmic. "
+    ) + " ".join(f"{v.what[:1].upper()}{v.what[1:]}: {v.words}." for v in solves.variants[1:])
     return Figure("solve-run-time", "Run time over the number of GPUs", alt, spec, table, caption)
 
 
@@ -100,7 +150,14 @@ def _spots(solves: Solves, x: Spec, y: Spec) -> list[Spec]:
         run = solves.best(variant.what)
         if run.seconds > 0:
             tip = f"{variant.what}: fastest on {_gpus(run)}, {number(run.seconds, 's')}"
-            rows.append({"gpus": run.gpus, "seconds": digits(run.seconds), "colour": COLOURS[variant.what], "tip": tip})
+            rows.append(
+                {
+                    "gpus": run.gpus,
+                    "seconds": digits(run.seconds),
+                    "colour": COLOURS[variant.what],
+                    "tip": tip,
+                }
+            )
     return [marks.points(rows[::-1], x, y, 70, 1.3, tip=True)]
 
 
@@ -119,7 +176,10 @@ def _names(solves: Solves, domain: list[float], height: float) -> list[Spec]:
         row["y"] = min(row["y"], height)
         below["y"] = min(below["y"], row["y"] - _LINE)
     look: Spec = {"align": "left", "baseline": "middle", "fontSize": 11, "fontWeight": "bold"}
-    return [marks.words(row["label"], FULL - _LEFT - _NAMES + 10, row["y"], color=row["colour"], **look) for row in ends]
+    return [
+        marks.words(row["label"], FULL - _LEFT - _NAMES + 10, row["y"], color=row["colour"], **look)
+        for row in ends
+    ]
 
 
 def path_parts(solves: Solves) -> Figure:
@@ -130,27 +190,69 @@ def path_parts(solves: Solves) -> Figure:
         for part in stack((spent, {"name": name}) for name, spent in _parts(run).items()):
             name = part["name"]
             tip = f"{_gpus(run)}: {_WORDS[name]} {number(_parts(run)[name], 's')}"
-            parts.append({"gpus": str(run.gpus), "low": part["from"], "high": part["to"], "colour": PARTS[name], "tip": tip})
-    axis = {"title": "GPUs", "labelAngle": 0, "labelOverlap": "parity", "labelSeparation": 4, "grid": False}
+            parts.append(
+                {
+                    "gpus": str(run.gpus),
+                    "low": part["from"],
+                    "high": part["to"],
+                    "colour": PARTS[name],
+                    "tip": tip,
+                }
+            )
+    axis = {
+        "title": "GPUs",
+        "labelAngle": 0,
+        "labelOverlap": "parity",
+        "labelSeparation": 4,
+        "grid": False,
+    }
     x: Spec = {"field": "gpus", "type": "ordinal", "sort": None, "axis": axis}
-    y = quantity("low", scale={"nice": False, "zero": True}, title="longest path", labelExpr=SECONDS, tickCount=5)
+    y = quantity(
+        "low",
+        scale={"nice": False, "zero": True},
+        title="longest path",
+        labelExpr=SECONDS,
+        tickCount=5,
+    )
     numbered = runs if len(runs) <= _MOST_NUMBERED else []
-    counts: Rows = [{"gpus": str(run.gpus), "high": run.path_seconds, "label": f"{run.path_messages:,}"} for run in numbered]
+    counts: Rows = [
+        {"gpus": str(run.gpus), "high": run.path_seconds, "label": f"{run.path_messages:,}"}
+        for run in numbered
+    ]
     layers = [
         marks.bars(parts, x, y, y2="high", tip=True, width={"band": min(1.0, len(runs) / 8)}),
         marks.labels(counts, x, of(y, "high"), dy=-7, fontSize=10, color=INK),
     ]
     spec = plot(layers, 220, (_LEFT, 22, 20, 42))
-    table = [{"variant": run.what, "gpus": run.gpus, **{f"{k}_seconds": v for k, v in _parts(run).items()}} for run in runs]
+    table = [
+        {
+            "variant": run.what,
+            "gpus": run.gpus,
+            **{f"{k}_seconds": v for k, v in _parts(run).items()},
+        }
+        for run in runs
+    ]
     alt = "What the longest path of the solve is made of. " + " ".join(
-        f"{_gpus(run)}: {seconds(run.path_seconds)}, {percent(_share(run))} of it messages." for run in runs
+        f"{_gpus(run)}: {seconds(run.path_seconds)}, {percent(_share(run))} of it messages."
+        for run in runs
     )
     slowest, best = max(runs, key=lambda run: run.path_seconds), solves.best("as is")
-    caption = "On the machine as it is." + (" Above each bar: messages on the path." if numbered else "")
+    caption = "On the machine as it is." + (
+        " Above each bar: messages on the path." if numbered else ""
+    )
     if slowest.path_seconds > best.path_seconds > 0:
-        caption += f" On {_gpus(slowest)} the path is longest, {factor(slowest.path_seconds / best.path_seconds)} that of the sweet spot."
-    legend = tuple((_WORDS[name], colour) for name, colour in PARTS.items() if any(_parts(run)[name] for run in runs))
-    return Figure("solve-path", "What the longest path is made of", alt, spec, table, caption, legend=legend)
+        caption += (
+            f" On {_gpus(slowest)} the path is longest, "
+            f"{factor(slowest.path_seconds / best.path_seconds)} that of the sweet spot."
+        )
+    legend = tuple(
+        (_WORDS[name], colour)
+        for name, colour in PARTS.items()
+        if any(_parts(run)[name] for run in runs)
+    )
+    return Figure(
+        "solve-path", "What the longest path is made of", alt, spec, table, caption, legend=legend
+    )
 
 
 def _parts(run: Run) -> dict[str, float]:

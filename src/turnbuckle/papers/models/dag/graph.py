@@ -1,9 +1,11 @@
-"""Task graphs as two tables, CSV or Parquet: tasks with their time, bytes and rank, and the edges between them.
+"""Task graphs as two tables, CSV or Parquet: tasks with their time, bytes and rank, and the edges
+between them.
 
     tasks   task, time [s], bytes [B], rank         bytes are read from the GPU's memory, besides the time; either may be left out
     edges   from, to, bytes [B]                     bytes that a task sends to another; an edge between GPUs carries at least one byte
 
-A task begins when all its predecessors' messages have arrived.  Tasks that must not overlap need an edge.
+A task begins when all its predecessors' messages have arrived.  Tasks that must not overlap need an
+edge.
 
 Errors: A043, A061, A062, A063.
 """
@@ -44,11 +46,13 @@ class TaskGraph:
 
     name: str
     names: tuple[str, ...]
-    #: seconds, bytes: time of each task besides its bytes [s], and bytes that it reads [B], shape (tasks,)
+    #: seconds, bytes: time of each task besides its bytes [s], and bytes that it reads [B], shape
+    #: (tasks,)
     seconds: Float
     bytes: Float
     rank: Int | None  #: rank of each task, shape (tasks,); None where the table has no ranks
-    #: source, target, message_bytes: tasks at both ends of each edge, and its bytes [B], shape (edges,)
+    #: source, target, message_bytes: tasks at both ends of each edge, and its bytes [B], shape
+    #: (edges,)
     source: Int
     target: Int
     message_bytes: Float
@@ -73,10 +77,14 @@ class TaskGraph:
 
     @cached_property
     def level(self) -> Int:
-        """Return the longest chain of tasks before each, shape (tasks,) (A043 where tasks wait for each other in a circle)."""
+        """Return the longest chain of tasks before each, shape (tasks,) (A043 where tasks wait for
+        each other in a circle).
+        """
         try:
             # each task takes one unit of time, so that its start counts the chain before it
-            start = replay_tasks(Tasks(np.ones(len(self)), None, self.source, self.target, np.zeros(self.edges))).start_seconds
+            start = replay_tasks(
+                Tasks(np.ones(len(self)), None, self.source, self.target, np.zeros(self.edges))
+            ).start_seconds
         except UsageError:
             names = " -> ".join(self.names[k] for k in circle(self.source, self.target))
             raise error_of("A043.circle", where=self.name, found=clipped(names, 120)) from None
@@ -90,7 +98,10 @@ def is_graph(path: Path) -> bool:
 
 def read_graph(tasks: Path, edges: Path) -> TaskGraph:
     """Read a task graph.  Raises A043, A061 to A063."""
-    table, between = _table(tasks, TASKS, "the table of tasks"), _table(edges, EDGES, "the table of edges")
+    table, between = (
+        _table(tasks, TASKS, "the table of tasks"),
+        _table(edges, EDGES, "the table of edges"),
+    )
     names = table.texts["task"]
     if not names:
         raise error_of("A043.tasks", where=table.name)
@@ -101,7 +112,10 @@ def read_graph(tasks: Path, edges: Path) -> TaskGraph:
     ranks = table.numbers.get("rank")
     if ranks is not None and np.isnan(ranks).any():
         raise error_of("A043.rank", where=table.where(int(np.flatnonzero(np.isnan(ranks))[0])))
-    time, size, moved = (np.nan_to_num(numbers) for numbers in (table.number("time"), table.number("bytes"), between.number("bytes")))
+    time, size, moved = (
+        np.nan_to_num(numbers)
+        for numbers in (table.number("time"), table.number("bytes"), between.number("bytes"))
+    )
     source, target = (_numbers(between, end, number) for end in ("from", "to"))
     rank = None if ranks is None else ranks.astype(np.int64)
     graph = TaskGraph(table.name, tuple(names), time, size, rank, source, target, moved)
@@ -125,18 +139,39 @@ def _table(path: Path, columns: Sequence[Column], what: str) -> Table:
         text = of_frame(loaded(path))
     except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
         message = clipped(str(error).splitlines()[0] if str(error) else type(error).__name__, 120)
-        raise error_of("A061.file", where=path.name, found=message, fix="give a Parquet file or CSV in UTF-8", subject=what) from error
+        raise error_of(
+            "A061.file",
+            where=path.name,
+            found=message,
+            fix="give a Parquet file or CSV in UTF-8",
+            subject=what,
+        ) from error
     return table_of(text, path.name, columns, what)
 
 
 def graph_work(graph: TaskGraph, dealt: Dealt, fabric: Fabric) -> Work:
-    """Return the task graph on some GPUs; without ranks of their own, tasks are dealt to the ranks one by one."""
+    """Return the task graph on some GPUs; without ranks of their own, tasks are dealt to the ranks
+    one by one.
+    """
     rank = np.arange(len(graph)) % dealt.parts if graph.rank is None else graph.rank
     gpu = rank // dealt.ranks
-    tier = tier_between(gpu[graph.source], gpu[graph.target], fabric.gpus_per_socket, fabric.gpus_per_node)
+    tier = tier_between(
+        gpu[graph.source], gpu[graph.target], fabric.gpus_per_socket, fabric.gpus_per_node
+    )
     place = graph.level * dealt.gpus + gpu
     places, counts = np.unique(place[graph.bytes > 0], return_counts=True)
     active = np.ones(len(graph), dtype=np.int64)
     active[graph.bytes > 0] = counts[np.searchsorted(places, place[graph.bytes > 0])]
     crossing = np.maximum(graph.message_bytes, 1.0) * (tier != SAME)
-    return Work(dealt, graph.bytes, gpu, np.arange(len(graph)), active, graph.source, graph.target, crossing, tier, graph.seconds)
+    return Work(
+        dealt,
+        graph.bytes,
+        gpu,
+        np.arange(len(graph)),
+        active,
+        graph.source,
+        graph.target,
+        crossing,
+        tier,
+        graph.seconds,
+    )

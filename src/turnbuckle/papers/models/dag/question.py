@@ -1,7 +1,9 @@
-"""Sparse triangular solve over GPU counts: run time as is and changed, where more GPUs stop paying, and the gain of each change.
+"""Sparse triangular solve over GPU counts: run time as is and changed, where more GPUs stop paying,
+and the gain of each change.
 
-The model is that of Austin et al. 2021 (ECP report), sections 4.1, 5.4, 7.4 and 8.4 (`turnbuckle.papers.models.dag.tasks`).
-docs/models/dag.md states each choice that the paper leaves open.
+The model is that of Austin et al. 2021 (ECP report), sections 4.1, 5.4, 7.4 and 8.4
+(`turnbuckle.papers.models.dag.tasks`). docs/models/dag.md states each choice that the paper leaves
+open.
 
 Errors: A043, A156, A157.
 
@@ -24,7 +26,19 @@ from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.foundation.units import show
 from turnbuckle.papers.models.dag.graph import TaskGraph, graph_work
 from turnbuckle.papers.models.dag.supernodes import MOST_GPUS, Supernodes
-from turnbuckle.papers.models.dag.tasks import LAYOUTS, Dealt, Layout, Queue, Run, Variant, What, Work, solve, variants, work
+from turnbuckle.papers.models.dag.tasks import (
+    LAYOUTS,
+    Dealt,
+    Layout,
+    Queue,
+    Run,
+    Variant,
+    What,
+    Work,
+    solve,
+    variants,
+    work,
+)
 from turnbuckle.papers.models.dag.tiers import NETWORK, Fabric
 
 #: Largest GPU count that is tried unless the user asks for others.
@@ -42,7 +56,10 @@ def gpu_counts(gpus_per_node: int, most: int = FARTHEST) -> list[int]:
     [1, 2, 3, 4, 5, 6, 12, 18, 24, 36, 48]
     """
     nodes = sorted({n for k in range(17) for n in (1 << k, 3 << k)} - {1})
-    return [*range(1, min(gpus_per_node, most) + 1), *(n * gpus_per_node for n in nodes if n * gpus_per_node <= most)]
+    return [
+        *range(1, min(gpus_per_node, most) + 1),
+        *(n * gpus_per_node for n in nodes if n * gpus_per_node <= most),
+    ]
 
 
 @dataclass(frozen=True)
@@ -76,14 +93,22 @@ class Solves(Declared):
     @property
     def name(self) -> str:
         """Return the name of the matrix, or of the table of tasks."""
-        return self.supernodes.triangle.name if self.supernodes is not None else self.graph.name if self.graph is not None else ""
+        return (
+            self.supernodes.triangle.name
+            if self.supernodes is not None
+            else self.graph.name
+            if self.graph is not None
+            else ""
+        )
 
     def of(self, what: What) -> list[Run]:
         """Return the runs of one variant, by GPU count."""
         return [run for run in self.runs if run.what == what]
 
     def best(self, what: What = "as is") -> Run:
-        """Return the sweet spot: the fastest run of a variant, and of equally fast ones the one with the fewest GPUs."""
+        """Return the sweet spot: the fastest run of a variant, and of equally fast ones the one
+        with the fewest GPUs.
+        """
         return min(self.of(what), key=lambda run: (run.seconds, run.gpus))
 
     def enough(self, what: What = "as is") -> Run:
@@ -92,15 +117,39 @@ class Solves(Declared):
         return min((run for run in self.of(what) if run.seconds <= most), key=lambda run: run.gpus)
 
     def gains(self) -> list[Gain]:
-        """Return two gains of each change: best against best, and the largest effect at one GPU count."""
+        """Return two gains of each change: best against best, and the largest effect at one GPU
+        count.
+        """
         out: list[Gain] = []
         now = {run.gpus: run for run in self.of("as is")}
         for variant in self.variants[1:]:
             changed_runs = self.of(variant.what)
             best, changed = self.best(), self.best(variant.what)
-            out.append(Gain(variant.what, _ratio(best.seconds, changed.seconds), best, changed, variant.words))
-            most = max(changed_runs, key=lambda run: (abs(math.log(_ratio(now[run.gpus].seconds, run.seconds))), -run.gpus))
-            out.append(Gain(variant.what, _ratio(now[most.gpus].seconds, most.seconds), now[most.gpus], most, variant.words))
+            out.append(
+                Gain(
+                    variant.what,
+                    _ratio(best.seconds, changed.seconds),
+                    best,
+                    changed,
+                    variant.words,
+                )
+            )
+            most = max(
+                changed_runs,
+                key=lambda run: (
+                    abs(math.log(_ratio(now[run.gpus].seconds, run.seconds))),
+                    -run.gpus,
+                ),
+            )
+            out.append(
+                Gain(
+                    variant.what,
+                    _ratio(now[most.gpus].seconds, most.seconds),
+                    now[most.gpus],
+                    most,
+                    variant.words,
+                )
+            )
         return out
 
     def sentence(self) -> str:
@@ -113,13 +162,22 @@ class Solves(Declared):
             return f"{name}: fastest on {_gpus(best.gpus)}, {time}; more do not pay"
         first = self.of("as is")[0]
         most = ", the most that were tried" if best.gpus == counts[-1] else ""
-        fewer = f"; {_gpus(enough.gpus)} {'comes' if enough.gpus == 1 else 'come'} within {NEARLY:.0%}" if enough.gpus < best.gpus else ""
+        fewer = (
+            f"; {_gpus(enough.gpus)} {'comes' if enough.gpus == 1 else 'come'} within {NEARLY:.0%}"
+            if enough.gpus < best.gpus
+            else ""
+        )
         gain = f"{_ratio(first.seconds, best.seconds):.3g} times as fast as on {first.gpus}"
         return f"{name}: fastest on {_gpus(best.gpus)}{most}, {time}: {gain}{fewer}"
 
     def sweet_spots(self) -> list[dict[str, Any]]:
-        """Return the sweet spot of each variant, and its run with the fewest GPUs that is nearly as fast."""
-        return [{"variant": v.what, "best": self.best(v.what), "enough": self.enough(v.what)} for v in self.variants]
+        """Return the sweet spot of each variant, and its run with the fewest GPUs that is nearly as
+        fast.
+        """
+        return [
+            {"variant": v.what, "best": self.best(v.what), "enough": self.enough(v.what)}
+            for v in self.variants
+        ]
 
 
 def _gpus(count: int) -> str:
@@ -143,15 +201,20 @@ def sweep(
     one_at_a_time: bool = False,
     ranks_per_gpu: int | None = None,
 ) -> Solves:
-    """Replay the solve of a matrix, or a task graph, on several numbers of GPUs, each as is and changed.  Raises A043; A156, A157.
+    """Replay the solve of a matrix, or a task graph, on several numbers of GPUs, each as is and
+    changed.  Raises A043; A156, A157.
 
     Parameters
     ----------
-    matrix : supernodes of a matrix, or a task graph; the ranks of a graph decide the number of GPUs.
-    ranks_per_gpu : ranks on each GPU, whose messages leave it one after the other; None is one rank, without shared links.
+    matrix : supernodes of a matrix, or a task graph; the ranks of a graph decide the number of
+        GPUs.
+    ranks_per_gpu : ranks on each GPU, whose messages leave it one after the other; None is one
+        rank, without shared links.
     gpus : GPU counts; None takes those of `gpu_counts`.
-    layout : ``2d`` distributes blocks over a grid of GPUs, ``columns`` and ``rows`` over one row or column of them.
-    owner : GPU (or rank) of each supernode, counted from 0, shape (supernodes,); it replaces `gpus` and `layout`.
+    layout : ``2d`` distributes blocks over a grid of GPUs, ``columns`` and ``rows`` over one row or
+        column of them.
+    owner : GPU (or rank) of each supernode, counted from 0, shape (supernodes,); it replaces `gpus`
+        and `layout`.
     changes, dependency, merged, one_at_a_time : see `variants` and `solve`.
 
     >>> import scipy.sparse
@@ -179,9 +242,18 @@ def sweep(
             raise error_of("A043.fit", found=f"{owner.shape} for {len(matrix):,}")
         counts, words = [-(-(int(owner.max()) + 1) // ranks)], "columns, by the map given"
     elif layout not in LAYOUTS:
-        raise error_of("A043.layout", found=repr(layout)[:60], fix=did_you_mean(layout, LAYOUTS) or None, layouts=", ".join(LAYOUTS))
+        raise error_of(
+            "A043.layout",
+            found=repr(layout)[:60],
+            fix=did_you_mean(layout, LAYOUTS) or None,
+            layouts=", ".join(LAYOUTS),
+        )
     else:
-        words = {"2d": "blocks on a grid of GPUs, cyclic", "columns": "columns of blocks, cyclic", "rows": "rows of blocks, cyclic"}[layout]
+        words = {
+            "2d": "blocks on a grid of GPUs, cyclic",
+            "columns": "columns of blocks, cyclic",
+            "rows": "rows of blocks, cyclic",
+        }[layout]
     if not counts or counts[0] < 1 or counts[-1] > MOST_GPUS:
         asked = f"{counts[0]} to {counts[-1]} GPUs" if counts else "none"
         raise error_of("A043.gpus", found=asked, most_gpus=MOST_GPUS)
@@ -190,30 +262,62 @@ def sweep(
     runs: list[Run] = []
     queue: Queue | None = "receiver" if one_at_a_time else None if ranks_per_gpu is None else "link"
     for count in counts:
-        dealt = Dealt(count, owner=owner, ranks=ranks) if owner is not None else Dealt.on_grid(count, layout, ranks)
-        done = graph_work(matrix, dealt, fabric) if isinstance(matrix, TaskGraph) else work(matrix, dealt, fabric)
-        runs += _varied(done, fabric, changes, {"dependency": dependency, "merged": merged, "queue": queue})
+        dealt = (
+            Dealt(count, owner=owner, ranks=ranks)
+            if owner is not None
+            else Dealt.on_grid(count, layout, ranks)
+        )
+        done = (
+            graph_work(matrix, dealt, fabric)
+            if isinstance(matrix, TaskGraph)
+            else work(matrix, dealt, fabric)
+        )
+        runs += _varied(
+            done, fabric, changes, {"dependency": dependency, "merged": merged, "queue": queue}
+        )
     raised = sorted({run.gpus for run in runs if run.memory_seconds > run.path_seconds})
     solved = None if isinstance(matrix, TaskGraph) else matrix
     findings = [] if solved is None else list(solved.triangle.findings)
     if raised:
-        findings.append(finding("A346", len(raised), f"at {_listed(raised)} GPU{'s' * (raised != [1])}"))
+        findings.append(
+            finding("A346", len(raised), f"at {_listed(raised)} GPU{'s' * (raised != [1])}")
+        )
     merged_findings = tuple(merge(findings))
-    return Solves(solved, fabric, words, changes, tuple(runs), dependency, one_at_a_time, merged_findings, graph, ranks_per_gpu)
+    return Solves(
+        solved,
+        fabric,
+        words,
+        changes,
+        tuple(runs),
+        dependency,
+        one_at_a_time,
+        merged_findings,
+        graph,
+        ranks_per_gpu,
+    )
 
 
-def _varied(done: Work, fabric: Fabric, changes: Sequence[Variant], options: dict[str, Any]) -> list[Run]:
-    """Return one run for each variant. A variant that changes nothing here reuses the earlier run."""
+def _varied(
+    done: Work, fabric: Fabric, changes: Sequence[Variant], options: dict[str, Any]
+) -> list[Run]:
+    """Return one run for each variant. A variant that changes nothing here reuses the earlier
+    run.
+    """
     present = set(np.flatnonzero(np.bincount(done.tier)).tolist())
     nodes = -(-done.dealt.gpus // fabric.gpus_per_node)
     out: list[Run] = []
     replayed: dict[tuple[object, ...], Run] = {}
     for variant in changes:
         moved = variant.one_node and (NETWORK in present or (options["merged"] or nodes) > 1)
-        key = (moved, *((t, f) for t, f in sorted(variant.slower.items()) if t in present and f != 1.0))
+        key = (
+            moved,
+            *((t, f) for t, f in sorted(variant.slower.items()) if t in present and f != 1.0),
+        )
         if key not in replayed:
             replayed[key] = solve(done, fabric, variant, **options)
-        out.append(replace(replayed[key], what=variant.what, nodes=1 if variant.one_node else nodes))
+        out.append(
+            replace(replayed[key], what=variant.what, nodes=1 if variant.one_node else nodes)
+        )
     return out
 
 

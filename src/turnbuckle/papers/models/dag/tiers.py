@@ -1,12 +1,13 @@
-"""Time of messages between GPUs by their distance, and the share of the memory bandwidth of each thread block.
+"""Time of messages between GPUs by their distance, and the share of the memory bandwidth of each
+thread block.
 
     T(n)  = n' / BW_tier(n'),  n' = next power of two >= n          a measured curve of effective bandwidth, latency inside
     T(n)  = L + n' / BW                                             where only latency and bandwidth of a tier are known
     bw    = clamp(BW_peak / active, BW_peak / most, N BW_peak / fewest)
 
-Austin et al. 2021 (ECP report), sections 4.1, 5.4 and 8.4.  Tiers are ``socket``, ``node`` and ``network``: two GPUs of one
-socket, of one node, of two nodes.  Fig 18a draws their curves without numbers; ``tiers.csv`` holds substitutes, each number
-with its source.
+Austin et al. 2021 (ECP report), sections 4.1, 5.4 and 8.4.  Tiers are ``socket``, ``node`` and
+``network``: two GPUs of one socket, of one node, of two nodes.  Fig 18a draws their curves without
+numbers; ``tiers.csv`` holds substitutes, each number with its source.
 
 Errors: A043, A156.
 """
@@ -54,14 +55,17 @@ def next_power_of_two(size_bytes: ArrayLike) -> Float:
     return np.where(sizes > 0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)
 
 
-def block_bandwidth(peak: float, active: ArrayLike, low: float, high: float, merged: float = 1.0) -> Float:
+def block_bandwidth(
+    peak: float, active: ArrayLike, low: float, high: float, merged: float = 1.0
+) -> Float:
     """Return the memory bandwidth of one supernode's thread block [B/s].
 
     Parameters
     ----------
     peak : bandwidth of the GPU's memory [B/s].
     active : number of supernodes at work on the GPU, 1 or more.
-    low, high : bounds for one block [B/s]: its share when all blocks that fit are resident, and its rate when it is nearly alone.
+    low, high : bounds for one block [B/s]: its share when all blocks that fit are resident, and its
+        rate when it is nearly alone.
     merged : number of GPUs merged into a super-GPU, N; it raises only the upper bound.
 
     >>> (block_bandwidth(828e9, [1, 200, 10_000], 1.3e9, 5.2e9) / 1e9).tolist()
@@ -70,8 +74,11 @@ def block_bandwidth(peak: float, active: ArrayLike, low: float, high: float, mer
     return np.clip(peak / np.maximum(np.asarray(active, dtype=np.float64), 1.0), low, high * merged)
 
 
-def tier_between(sender: ArrayLike, receiver: ArrayLike, gpus_per_socket: int, gpus_per_node: int) -> Int:
-    """Return the tier of messages between GPUs that are numbered socket by socket and node by node: index into `TIERS`.
+def tier_between(
+    sender: ArrayLike, receiver: ArrayLike, gpus_per_socket: int, gpus_per_node: int
+) -> Int:
+    """Return the tier of messages between GPUs that are numbered socket by socket and node by node:
+    index into `TIERS`.
 
     >>> tier_between([0, 0, 0, 0], [0, 2, 3, 6], 3, 6).tolist()
     [0, 1, 2, 3]
@@ -79,7 +86,10 @@ def tier_between(sender: ArrayLike, receiver: ArrayLike, gpus_per_socket: int, g
     a, b = np.asarray(sender, dtype=np.int64), np.asarray(receiver, dtype=np.int64)
     # sockets are counted within each node, because the last socket of a node may be smaller
     node_a, node_b = a // gpus_per_node, b // gpus_per_node
-    socket_a, socket_b = (a % gpus_per_node) // gpus_per_socket, (b % gpus_per_node) // gpus_per_socket
+    socket_a, socket_b = (
+        (a % gpus_per_node) // gpus_per_socket,
+        (b % gpus_per_node) // gpus_per_socket,
+    )
     near = np.where(socket_a == socket_b, SOCKET, NODE)
     return np.where(a == b, SAME, np.where(node_a == node_b, near, NETWORK))
 
@@ -88,8 +98,12 @@ def tier_between(sender: ArrayLike, receiver: ArrayLike, gpus_per_socket: int, g
 class Tier:
     """Time of messages of one tier."""
 
-    size_bytes: Float  #: sizes of a measured curve [B], ascending, shape (points,); empty where only latency and bandwidth are known
-    bandwidth: Float  #: effective bandwidth at each size [B/s], shape (points,), or the single known bandwidth, shape (1,)
+    #: sizes of a measured curve [B], ascending, shape (points,); empty where only latency and
+    #: bandwidth are known
+    size_bytes: Float
+    #: effective bandwidth at each size [B/s], shape (points,), or the single known bandwidth, shape
+    #: (1,)
+    bandwidth: Float
     latency: float = 0.0  #: latency [s]; 0 for a curve, which includes it
 
     @classmethod
@@ -102,22 +116,31 @@ class Tier:
         return cls(np.zeros(0), np.array([bandwidth]), latency)
 
     def seconds(self, size_bytes: ArrayLike) -> Float:
-        """Return the time of messages, sizes rounded up to the next power of two [s]; 0 for an empty message.
+        """Return the time of messages, sizes rounded up to the next power of two [s]; 0 for an
+        empty message.
 
-        Between measured sizes the time is a straight line in log-log.  A message below the smallest size takes as long as that size,
-        and one above the largest size has its bandwidth.
+        Between measured sizes the time is a straight line in log-log.  A message below the smallest
+        size takes as long as that size, and one above the largest size has its bandwidth.
         """
         size = next_power_of_two(size_bytes)
         if not len(self.size_bytes):
             return np.where(size > 0, loggp_seconds(size, self.latency, self.bandwidth[0]), 0.0)
         log_seconds = np.log(self.size_bytes / self.bandwidth)
         beyond = np.maximum(size / self.size_bytes[-1], 1.0)
-        line = np.exp(np.interp(np.log(np.maximum(size, 1e-9)), np.log(self.size_bytes), log_seconds))
+        line = np.exp(
+            np.interp(np.log(np.maximum(size, 1e-9)), np.log(self.size_bytes), log_seconds)
+        )
         return np.where(size > 0, line * beyond, 0.0)
 
     def latency_seconds(self, size_bytes: ArrayLike) -> Float:
-        """Return the part of `seconds` that even the quickest message takes [s]; on a curve it need not be the smallest message."""
-        least = float((self.size_bytes / self.bandwidth).min()) if len(self.size_bytes) else self.latency
+        """Return the part of `seconds` that even the quickest message takes [s]; on a curve it need
+        not be the smallest message.
+        """
+        least = (
+            float((self.size_bytes / self.bandwidth).min())
+            if len(self.size_bytes)
+            else self.latency
+        )
         return np.minimum(self.seconds(size_bytes), least)
 
 
@@ -127,9 +150,11 @@ class Fabric:
 
     name: str
     title: str
-    #: tiers by their names in `TIERS`; without a tier ``socket``, messages in a socket take as long as in the node
+    #: tiers by their names in `TIERS`; without a tier ``socket``, messages in a socket take as long
+    #: as in the node
     tiers: Mapping[str, Tier]
-    #: gpus_per_socket, gpus_per_node: numbers of GPUs in each socket and node; GPUs are numbered socket by socket
+    #: gpus_per_socket, gpus_per_node: numbers of GPUs in each socket and node; GPUs are numbered
+    #: socket by socket
     gpus_per_socket: int
     gpus_per_node: int
     peak: float  #: memory bandwidth of a GPU [B/s]
@@ -145,7 +170,10 @@ class Fabric:
             values = f"{self.gpus_per_socket} GPUs a socket, {self.gpus_per_node} a node"
             raise error_of("A043.groups", found=values, most_in_a_node=MOST_IN_A_NODE)
         if not 1 <= self.low <= self.high <= self.peak < np.inf:
-            values = f"memory {show(self.peak, 'B/s')}, a block {show(self.low, 'B/s')} to {show(self.high, 'B/s')}"
+            values = (
+                f"memory {show(self.peak, 'B/s')}, a block {show(self.low, 'B/s')} to "
+                f"{show(self.high, 'B/s')}"
+            )
             raise error_of("A043.bandwidths", found=values)
 
     def message(self, tier: int) -> Tier:
@@ -153,18 +181,30 @@ class Fabric:
         name = TIERS[tier]
         times = self.tiers.get(name) or (self.tiers.get("node") if name == "socket" else None)
         if times is None:
-            raise error_of("A156", where=self.name, found=f"tiers {', '.join(self.tiers)}", name=name)
+            raise error_of(
+                "A156", where=self.name, found=f"tiers {', '.join(self.tiers)}", name=name
+            )
         return times
 
-    def message_seconds(self, tier: Int, size_bytes: ArrayLike, slower: Mapping[int, float] | None = None) -> Float:
-        """Return the time of messages of mixed tiers [s]; `slower` multiplies the time of a tier."""
+    def message_seconds(
+        self, tier: Int, size_bytes: ArrayLike, slower: Mapping[int, float] | None = None
+    ) -> Float:
+        """Return the time of messages of mixed tiers [s]; `slower` multiplies the time of a
+        tier.
+        """
         return self._over(tier, size_bytes, "seconds", slower or {})
 
-    def latency_seconds(self, tier: Int, size_bytes: ArrayLike, slower: Mapping[int, float] | None = None) -> Float:
-        """Return the part of `message_seconds` that even the quickest message of the tier takes [s]."""
+    def latency_seconds(
+        self, tier: Int, size_bytes: ArrayLike, slower: Mapping[int, float] | None = None
+    ) -> Float:
+        """Return the part of `message_seconds` that even the quickest message of the tier takes
+        [s].
+        """
         return self._over(tier, size_bytes, "latency_seconds", slower or {})
 
-    def _over(self, tier: Int, size_bytes: ArrayLike, what: str, slower: Mapping[int, float]) -> Float:
+    def _over(
+        self, tier: Int, size_bytes: ArrayLike, what: str, slower: Mapping[int, float]
+    ) -> Float:
         sizes = np.broadcast_to(np.asarray(size_bytes, dtype=np.float64), np.shape(tier))
         out = np.zeros(np.shape(tier))
         for index in range(SOCKET, NETWORK + 1):
@@ -183,46 +223,71 @@ def _shipped() -> dict[str, list[dict[str, str]]]:
 
 
 def fabric(name: str = DEFAULT) -> Fabric:
-    """Return a shipped machine, each of its numbers with a source.  Raises A043 for an unknown name.
+    """Return a shipped machine, each of its numbers with a source.  Raises A043 for an unknown
+    name.
 
     >>> fabric().gpus_per_node, round(fabric("summit-v100").high / 1e9, 3)
     (8, 5.175)
     """
     if name not in _shipped():
         refuse_several(name, "machine")
-        raise error_of("A043.machine", found=repr(name)[:60], fix=did_you_mean(name, _shipped()) or None, names=", ".join(_shipped()))
+        raise error_of(
+            "A043.machine",
+            found=repr(name)[:60],
+            fix=did_you_mean(name, _shipped()) or None,
+            names=", ".join(_shipped()),
+        )
     rows = _shipped()[name]
     numbers = {r["quantity"]: r["value"] for r in rows if not r["size_bytes"]}
     tiers: dict[str, Tier] = {}
     for tier in TIERS[1:]:
-        points = [(float(r["size_bytes"]), float(r["value"])) for r in rows if r["quantity"] == f"{tier} bandwidth" and r["size_bytes"]]
+        points = [
+            (float(r["size_bytes"]), float(r["value"]))
+            for r in rows
+            if r["quantity"] == f"{tier} bandwidth" and r["size_bytes"]
+        ]
         if points:
             tiers[tier] = Tier(np.array([n for n, _ in points]), np.array([b for _, b in points]))
         elif f"{tier} latency" in numbers:
-            tiers[tier] = Tier.plain(float(numbers[f"{tier} latency"]), float(numbers[f"{tier} bandwidth"]))
+            tiers[tier] = Tier.plain(
+                float(numbers[f"{tier} latency"]), float(numbers[f"{tier} bandwidth"])
+            )
     peak, processors = float(numbers["memory bandwidth"]), float(numbers["multiprocessors"])
-    most = processors * float(numbers["warps a multiprocessor"]) / float(numbers["warps a block"])  # blocks resident at once (section 8.4)
+    # blocks resident at once (section 8.4)
+    most = processors * float(numbers["warps a multiprocessor"]) / float(numbers["warps a block"])
     fewest = processors * float(numbers["fewest blocks a multiprocessor"])
     sources = {r["quantity"]: r["source"] for r in rows if r["source"]}
     assumed = tuple(dict.fromkeys(r["quantity"] for r in rows if r["nature"] == "assumption"))
     groups = int(numbers["GPUs a socket"]), int(numbers["GPUs a node"])
-    return Fabric(name, numbers["title"], tiers, *groups, peak, peak / most, peak / fewest, sources, assumed)
+    return Fabric(
+        name, numbers["title"], tiers, *groups, peak, peak / most, peak / fewest, sources, assumed
+    )
 
 
 def read_tiers(path: str | Path, base: Fabric) -> Fabric:
-    """Return the machine `base` with the tiers of a table: ``tier, size, bandwidth`` point by point, or ``tier, latency, bandwidth``.
+    """Return the machine `base` with the tiers of a table: ``tier, size, bandwidth`` point by
+    point, or ``tier, latency, bandwidth``.
 
     Raises A043, or what `turnbuckle.foundation.table_file.read_table` raises.
     """
     table = read_table(path, _TABLE, "the table of tiers")
-    size, bandwidth, latency = table.number("size"), table.number("bandwidth"), table.number("latency")
+    size, bandwidth, latency = (
+        table.number("size"),
+        table.number("bandwidth"),
+        table.number("latency"),
+    )
     names = table.texts["tier"]
     for row, name in enumerate(names):
         if name not in TIERS[1:]:
             fix = did_you_mean(name, TIERS[1:]) or "one of socket, node, network"
-            raise error_of("A043.tier", where=table.where(row, "tier"), found=repr(name)[:60], fix=fix)
+            raise error_of(
+                "A043.tier", where=table.where(row, "tier"), found=repr(name)[:60], fix=fix
+            )
         if np.isfinite(size[row]) == np.isfinite(latency[row]):
-            fix = "a size for a point of a measured curve, or a latency for a tier of which two numbers are known"
+            fix = (
+                "a size for a point of a measured curve, or a latency for a tier of which two "
+                "numbers are known"
+            )
             raise error_of("A043.line", where=table.where(row), fix=fix)
     tiers: dict[str, Tier] = {}
     for name in dict.fromkeys(names):
@@ -241,8 +306,15 @@ def read_tiers(path: str | Path, base: Fabric) -> Fabric:
         tiers[name] = Tier(size[rows], bandwidth[rows])
     if not tiers:
         raise error_of("A043.empty", where=table.name)
-    kept = {what: source for what, source in base.sources.items() if what.partition(" ")[0] not in TIERS}
+    kept = {
+        what: source for what, source in base.sources.items() if what.partition(" ")[0] not in TIERS
+    }
     assumed = tuple(what for what in base.assumed if what.partition(" ")[0] not in TIERS)
     return replace(
-        base, name=table.name, title=f"{base.title.partition(';')[0]}; messages of {table.name}", tiers=tiers, sources=kept, assumed=assumed
+        base,
+        name=table.name,
+        title=f"{base.title.partition(';')[0]}; messages of {table.name}",
+        tiers=tiers,
+        sources=kept,
+        assumed=assumed,
     )

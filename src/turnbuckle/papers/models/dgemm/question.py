@@ -1,4 +1,5 @@
-"""Break-even of a matrix product on an accelerator: launch time and bandwidth against size (Groves et al. 2022, III.A and Fig 3).
+"""Break-even of a matrix product on an accelerator: launch time and bandwidth against size (Groves
+et al. 2022, III.A and Fig 3).
 
     T_c = 2 N^3 / F                                                 on the host at F FLOP/s
     T_a = launch + 2 copies in + 1 copy out + t_k(N)                on the accelerator; a copy is L + e N^2 / BW
@@ -9,8 +10,9 @@ The kernel time t_k(N) comes from one of two modes, which the answer names:
     measured   from a recording or a table, between measured sizes along straight lines in log t over log N, never beyond them
     alpha      T_c / alpha, where nothing was measured
 
-The modes disagree for small products: with alpha = 8 a product of 1024 passes twice the host's speed at 78 GB/s.  The paper,
-which measured its kernels, states that it never does (decision of models.md 1.10).  Element size e is 8 for DGEMM.
+The modes disagree for small products: with alpha = 8 a product of 1024 passes twice the host's
+speed at 78 GB/s.  The paper, which measured its kernels, states that it never does (decision of
+models.md 1.10).  Element size e is 8 for DGEMM.
 """
 
 from __future__ import annotations
@@ -58,7 +60,11 @@ LARGEST: Final = 10_000_000
 _RANGES: Final = {
     **dict.fromkeys(("--sizes", "--size"), (1.0, float(LARGEST), "1")),
     **dict.fromkeys(("--launch", "--latency"), (0.0, 1e6, "s")),
-    **{"--element": (1.0, 16.0, "1"), "--host-rate": (1.0, 1e24, "FLOP/s"), "--bandwidth": (1.0, 1e18, "B/s")},
+    **{
+        "--element": (1.0, 16.0, "1"),
+        "--host-rate": (1.0, 1e24, "FLOP/s"),
+        "--bandwidth": (1.0, 1e18, "B/s"),
+    },
 }
 
 
@@ -76,7 +82,12 @@ def host_seconds(size: Float | float, host_rate: Float | float) -> Float:
     return np.asarray(operations(size) / host_rate)
 
 
-def copy_seconds(size: Float | float, bandwidth: Float | float, latency: Float | float = 0.0, element_bytes: float = DOUBLE) -> Float:
+def copy_seconds(
+    size: Float | float,
+    bandwidth: Float | float,
+    latency: Float | float = 0.0,
+    element_bytes: float = DOUBLE,
+) -> Float:
     """Return the time of two matrices in and one out [s]: 3 (L + e N^2 / BW).
 
     >>> round(float(copy_seconds(1024, 400e9)) * 1e6, 1)
@@ -95,12 +106,15 @@ def break_even_bandwidth(
     latency: float = 0.0,
     element_bytes: float = DOUBLE,
 ) -> float:
-    """Return the bandwidth [B/s] at which the accelerator is `speedup` times as fast as the host; infinite where none suffices.
+    """Return the bandwidth [B/s] at which the accelerator is `speedup` times as fast as the host;
+    infinite where none suffices.
 
     >>> round(break_even_bandwidth(1024, 2.5e12, 2 * 1024**3 / 2.5e12 / 8, speedup=2) / 1e9)
     78
     """
-    left = float(host_seconds(size, host_rate)) / speedup - launch - kernel_seconds - COPIES * latency
+    left = (
+        float(host_seconds(size, host_rate)) / speedup - launch - kernel_seconds - COPIES * latency
+    )
     return COPIES * element_bytes * size**2 / left if left > 0 else math.inf
 
 
@@ -149,23 +163,40 @@ def by_alpha(alpha: float, host_rate: float = HOST_RATE) -> KernelTimes:
     if not (1.0 < alpha <= 1e4 and 0 < host_rate < math.inf):
         raise error_of("A047.rates", found=f"{alpha:g}, {host_rate:g} FLOP/s")
     none: Float = np.zeros(0)
-    return KernelTimes("alpha", f"host time / {alpha:g}", none, none, none, none, np.zeros(0, np.int64), host_rate, alpha)
+    return KernelTimes(
+        "alpha",
+        f"host time / {alpha:g}",
+        none,
+        none,
+        none,
+        none,
+        np.zeros(0, np.int64),
+        host_rate,
+        alpha,
+    )
 
 
-def by_peak(machine: Machine, host_rate: float = HOST_RATE, element_bytes: int = DOUBLE) -> KernelTimes:
+def by_peak(
+    machine: Machine, host_rate: float = HOST_RATE, element_bytes: int = DOUBLE
+) -> KernelTimes:
     """Return kernel times at the peak of a machine's GPU: alpha is its best rate over the host's.
 
-    Raises A047 where the GPU is not faster than the host; A160 where the machine states no rate for such elements.
+    Raises A047 where the GPU is not faster than the host; A160 where the machine states no rate for
+    such elements.
     """
     rate = peak(machine, element_bytes)
     times = by_alpha(rate / host_rate, host_rate)
-    return replace(times, source=f"{times.source}, the peak of {machine.name} of {show(rate, 'FLOP/s')}")
+    return replace(
+        times, source=f"{times.source}, the peak of {machine.name} of {show(rate, 'FLOP/s')}"
+    )
 
 
 def coupling(machine: Machine | None) -> tuple[tuple[float, ...], tuple[float, ...], float]:
-    """Return launch times [s], bandwidths [B/s] and latency of a copy [s]: of a machine a launch on an idle GPU and a large copy to it.
+    """Return launch times [s], bandwidths [B/s] and latency of a copy [s]: of a machine a launch on
+    an idle GPU and a large copy to it.
 
-    Without a machine they are those of Fig 3.  A launch time that it does not state varies as there, and a latency counts as 0.
+    Without a machine they are those of Fig 3.  A launch time that it does not state varies as
+    there, and a latency counts as 0.
 
     >>> from turnbuckle.machine import load
     >>> [round(b / 1e9, 1) for b in coupling(load("summit"))[1]]
@@ -174,10 +205,16 @@ def coupling(machine: Machine | None) -> tuple[tuple[float, ...], tuple[float, .
     if machine is None:
         return LAUNCHES, BANDWIDTHS, 0.0
     launch = machine.value("launch.latency")
-    return LAUNCHES if launch is None else (launch,), (large_copy(machine),), machine.value("link.h2d.latency") or 0.0
+    return (
+        LAUNCHES if launch is None else (launch,),
+        (large_copy(machine),),
+        machine.value("link.h2d.latency") or 0.0,
+    )
 
 
-def measured(sizes: Sequence[float] | Float, seconds: Sequence[float] | Float, source: str) -> KernelTimes:
+def measured(
+    sizes: Sequence[float] | Float, seconds: Sequence[float] | Float, source: str
+) -> KernelTimes:
     """Return kernel times from measurements, each (size, seconds); repeated sizes give a spread.
 
     >>> times = measured([1024, 1024, 2048], [100e-6, 110e-6, 700e-6], "a benchmark")
@@ -192,7 +229,9 @@ def measured(sizes: Sequence[float] | Float, seconds: Sequence[float] | Float, s
         return np.array([what(g) for g in groups], dtype=np.float64)
 
     counts = np.array([len(g) for g in groups], dtype=np.int64)
-    return KernelTimes("measured", source, distinct, of_each(np.median), of_each(np.min), of_each(np.max), counts)
+    return KernelTimes(
+        "measured", source, distinct, of_each(np.median), of_each(np.min), of_each(np.max), counts
+    )
 
 
 def read_times(path: str | Path) -> KernelTimes:
@@ -206,17 +245,22 @@ def read_times(path: str | Path) -> KernelTimes:
     if not len(table) or not either.all():
         where = table.where(int(np.flatnonzero(~either)[0])) if len(table) else table.name
         raise error_of("A047.product" if len(table) else "A047.empty", where=where)
-    seconds = np.where(np.isnan(time), operations(size) / np.where(np.isnan(rates), 1.0, rates), time)
+    seconds = np.where(
+        np.isnan(time), operations(size) / np.where(np.isnan(rates), 1.0, rates), time
+    )
     return measured(size, seconds, table.name)
 
 
-def recorded(profile: Profile, name: str = "gemm", size: int | None = None, element_bytes: int = DOUBLE) -> tuple[KernelTimes, int]:
+def recorded(
+    profile: Profile, name: str = "gemm", size: int | None = None, element_bytes: int = DOUBLE
+) -> tuple[KernelTimes, int]:
     """Return the kernel times of a recording, and how many of the kernels were left out.
 
-    Raises A160 where no kernel matches, or no copies give a size; A047 for a size or an element out of range.
+    Raises A160 where no kernel matches, or no copies give a size; A047 for a size or an element out
+    of range.
 
-    The size of a product follows from its copies: two copies in before it and one back after it, each of e N^2 bytes.
-    Kernels without such copies are left out.
+    The size of a product follows from its copies: two copies in before it and one back after it,
+    each of e N^2 bytes. Kernels without such copies are left out.
 
     Parameters
     ----------
@@ -239,14 +283,26 @@ def recorded(profile: Profile, name: str = "gemm", size: int | None = None, elem
     copied = {}
     for kind in ("copy_h2d", "copy_d2h"):
         copies = profile.of(kind).sort("start_ns")
-        copied[kind] = copies["start_ns"].to_numpy(), copies["end_ns"].to_numpy(), copies["size_bytes"].fill_null(0).to_numpy()
+        copied[kind] = (
+            copies["start_ns"].to_numpy(),
+            copies["end_ns"].to_numpy(),
+            copies["size_bytes"].fill_null(0).to_numpy(),
+        )
     sizes = np.full(len(seconds), np.nan)
     for k in range(len(seconds)):
-        before, after = (end[k - 1] if k else profile.first_ns), (start[k + 1] if k + 1 < len(start) else profile.last_ns)
+        before, after = (
+            (end[k - 1] if k else profile.first_ns),
+            (start[k + 1] if k + 1 < len(start) else profile.last_ns),
+        )
         into = _within(copied["copy_h2d"], before, start[k])
         back = _within(copied["copy_d2h"], end[k], after)
         side = math.isqrt(int(into[-1]) // element_bytes) if len(into) else 0
-        if side and len(into) >= 2 and len(back) and into[-1] == into[-2] == back[0] == side * side * element_bytes:
+        if (
+            side
+            and len(into) >= 2
+            and len(back)
+            and into[-1] == into[-2] == back[0] == side * side * element_bytes
+        ):
             sizes[k] = side
     sized = ~np.isnan(sizes)
     if not sized.any():
@@ -255,7 +311,9 @@ def recorded(profile: Profile, name: str = "gemm", size: int | None = None, elem
 
 
 def _within(copies: tuple[Int, Int, Int], first: int, last: int) -> Int:
-    """Return the sizes [B] of the copies that lie in a span of time; starts, ends and sizes are in order of start."""
+    """Return the sizes [B] of the copies that lie in a span of time; starts, ends and sizes are in
+    order of start.
+    """
     began, ended, moved = copies
     some = slice(int(np.searchsorted(began, first)), int(np.searchsorted(began, last)))
     return moved[some][ended[some] <= last]
@@ -269,14 +327,17 @@ class Product:
     #: host_seconds, kernel_seconds: T_c and t_k [s]
     host_seconds: float
     kernel_seconds: float
-    kernel_ends: tuple[float, float] | None  #: least and most measured t_k [s]; None where no size was measured twice
+    #: least and most measured t_k [s]; None where no size was measured twice
+    kernel_ends: tuple[float, float] | None
     alpha: float  #: T_c / t_k, the speed-up without launch and copies
     ratio_limit: float  #: largest share of T_c that launch and copies may take: (alpha - 1) / alpha
     #: speedup, low, high: T_c / T_a at t_k and at its ends, shape (launches, bandwidths)
     speedup: Float
     low: Float
     high: Float
-    needed: Float  #: bandwidth [B/s] from which moving pays, by launch, shape (launches,); infinite where none suffices
+    #: bandwidth [B/s] from which moving pays, by launch, shape (launches,); infinite where none
+    #: suffices
+    needed: Float
 
 
 @dataclass(frozen=True)
@@ -292,7 +353,9 @@ class Study(Declared):
     launches: Float
     bandwidths: Float
     products: tuple[Product, ...]
-    pays_from: Float  #: smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where no known size pays
+    #: smallest size that pays at each launch and bandwidth, shape (launches, bandwidths); nan where
+    #: no known size pays
+    pays_from: Float
     left_out: int = 0
     machine: str | None = None
 
@@ -300,8 +363,17 @@ class Study(Declared):
         """Return one row per size, launch and bandwidth."""
         return [
             {
-                **{"size": p.size, "launch_seconds": float(launch), "bandwidth": float(b), "speedup": float(p.speedup[i, j])},
-                **{"speedup_low": float(p.low[i, j]), "speedup_high": float(p.high[i, j]), "kernel_times": self.times.mode},
+                **{
+                    "size": p.size,
+                    "launch_seconds": float(launch),
+                    "bandwidth": float(b),
+                    "speedup": float(p.speedup[i, j]),
+                },
+                **{
+                    "speedup_low": float(p.low[i, j]),
+                    "speedup_high": float(p.high[i, j]),
+                    "kernel_times": self.times.mode,
+                },
             }
             for p in self.products
             for i, launch in enumerate(self.launches)
@@ -330,9 +402,21 @@ def study(
     sizes : N of the products; None takes the measured sizes, or those of Fig 3 with alpha.
     latency : latency of one copy [s]; the paper has none.
     """
-    chosen = list(dict.fromkeys(sizes or ([int(n) for n in times.sizes] if times.mode == "measured" else SIZES)))
-    launch, bandwidth = np.unique(np.asarray(launches, dtype=np.float64)), np.unique(np.asarray(bandwidths, dtype=np.float64))
-    asked: dict[str, Sequence[float] | Float] = {"--sizes": chosen, "--host-rate": [host_rate], "--launch": launch, "--latency": [latency]}
+    chosen = list(
+        dict.fromkeys(
+            sizes or ([int(n) for n in times.sizes] if times.mode == "measured" else SIZES)
+        )
+    )
+    launch, bandwidth = (
+        np.unique(np.asarray(launches, dtype=np.float64)),
+        np.unique(np.asarray(bandwidths, dtype=np.float64)),
+    )
+    asked: dict[str, Sequence[float] | Float] = {
+        "--sizes": chosen,
+        "--host-rate": [host_rate],
+        "--launch": launch,
+        "--latency": [latency],
+    }
     _refuse_outside(asked | {"--bandwidth": bandwidth, "--element": [element_bytes]})
 
     def over(size: float, kernel: float) -> Float:
@@ -341,14 +425,47 @@ def study(
 
     products = []
     for n in chosen:
-        host, kernel, ends = float(host_seconds(n, host_rate)), float(times.seconds_of(n)), times.ends(n)
+        host, kernel, ends = (
+            float(host_seconds(n, host_rate)),
+            float(times.seconds_of(n)),
+            times.ends(n),
+        )
         least, most = ends or (kernel, kernel)
-        needed = np.array([break_even_bandwidth(n, host_rate, kernel, float(s), 1.0, latency, element_bytes) for s in launch])
+        needed = np.array(
+            [
+                break_even_bandwidth(n, host_rate, kernel, float(s), 1.0, latency, element_bytes)
+                for s in launch
+            ]
+        )
         # a kernel slower than the host never pays, so its limit is 0
         limit = max(float(offload_ratio_limit(host / kernel)), 0.0)
-        products.append(Product(n, host, kernel, ends, host / kernel, limit, over(n, kernel), over(n, most), over(n, least), needed))
+        products.append(
+            Product(
+                n,
+                host,
+                kernel,
+                ends,
+                host / kernel,
+                limit,
+                over(n, kernel),
+                over(n, most),
+                over(n, least),
+                needed,
+            )
+        )
     pays = _pays_from(times, host_rate, launch, bandwidth, latency, element_bytes)
-    return Study(times, host_rate, element_bytes, latency, launch, bandwidth, tuple(products), pays, left_out, machine)
+    return Study(
+        times,
+        host_rate,
+        element_bytes,
+        latency,
+        launch,
+        bandwidth,
+        tuple(products),
+        pays,
+        left_out,
+        machine,
+    )
 
 
 def _refuse_outside(asked: Mapping[str, Sequence[float] | Float]) -> None:
@@ -356,19 +473,42 @@ def _refuse_outside(asked: Mapping[str, Sequence[float] | Float]) -> None:
         least, most, unit = _RANGES[option]
         for value in values:
             if not least <= value <= most:
-                raise error_of("A047.range", found=show(float(value), unit), option=option, least=show(least, unit), most=show(most, unit))
+                raise error_of(
+                    "A047.range",
+                    found=show(float(value), unit),
+                    option=option,
+                    least=show(least, unit),
+                    most=show(most, unit),
+                )
 
 
-def _pays_from(times: KernelTimes, host_rate: float, launch: Float, bandwidth: Float, latency: float, element_bytes: int) -> Float:
-    """Return the smallest N from which all larger known sizes pay, shape (launches, bandwidths); nan where the largest does not."""
-    first, last = (float(times.sizes[0]), float(times.sizes[-1])) if times.mode == "measured" else (1.0, float(LARGEST))
+def _pays_from(
+    times: KernelTimes,
+    host_rate: float,
+    launch: Float,
+    bandwidth: Float,
+    latency: float,
+    element_bytes: int,
+) -> Float:
+    """Return the smallest N from which all larger known sizes pay, shape (launches, bandwidths);
+    nan where the largest does not.
+    """
+    first, last = (
+        (float(times.sizes[0]), float(times.sizes[-1]))
+        if times.mode == "measured"
+        else (1.0, float(LARGEST))
+    )
     grid: Float = np.unique(np.round(np.geomspace(first, last, _FINE))).astype(np.float64)
     out: Float = np.full((len(launch), len(bandwidth)), np.nan)
     for i, started in enumerate(launch):
         for j, carried in enumerate(bandwidth):
 
-            def pays(n: Float, started: float = float(started), carried: float = float(carried)) -> Bool:
-                spent = started + copy_seconds(n, carried, latency, element_bytes) + times.seconds_of(n)
+            def pays(
+                n: Float, started: float = float(started), carried: float = float(carried)
+            ) -> Bool:
+                spent = (
+                    started + copy_seconds(n, carried, latency, element_bytes) + times.seconds_of(n)
+                )
                 return np.asarray(spent < host_seconds(n, host_rate))
 
             lost = np.flatnonzero(~pays(grid))

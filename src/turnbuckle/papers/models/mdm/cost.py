@@ -1,9 +1,11 @@
-"""Instructions per cycle of a kernel whose warps miss caches together: the memory divergence model (Wang et al., MICRO 2020).
+"""Instructions per cycle of a kernel whose warps miss caches together: the memory divergence model
+(Wang et al., MICRO 2020).
 
     IPC = W sum I / sum (C + S_MSHR + S_NoC + S_DRAM)                               Austin et al. 2021, eq 7
 
-over the intervals of one representative warp: I instructions end in a stall after C cycles, with N_r read misses of the L1
-cache and N_w writes.  W warps share an SM that has M miss registers; S SMs at f Hz share network and memory:
+over the intervals of one representative warp: I instructions end in a stall after C cycles, with
+N_r read misses of the L1 cache and N_w writes.  W warps share an SM that has M miss registers; S
+SMs at f Hz share network and memory:
 
     s       = 128 f / BW_noc + m 128 f / BW_dram              cycles for a request of 128 B; m misses the L2 cache
     R       = (min(N_r W, M) + N_w W) S                       requests in the queue
@@ -11,9 +13,9 @@ cache and N_w writes.  W warps share an SM that has M miss registers; S SMs at f
     S_MSHR  = (L + S_NoC + S_DRAM) (ceil(N_r W / M) - 1)      where N_r W > M: such an interval is divergent
     L       = L2 (1 - m) + DRAM m                             cycles of one request alone
 
-The equations follow the authors' script; the text of the paper was not at hand (models.md 3.5).  A duration from it is a guess
-with a wide prior: Table 1 of the ECP report has errors from -63 % to +52 %.  It is shown beside a measured duration and never
-replaces one.
+The equations follow the authors' script; the text of the paper was not at hand (models.md 3.5).  A
+duration from it is a guess with a wide prior: Table 1 of the ECP report has errors from -63 % to
++52 %.  It is shown beside a measured duration and never replaces one.
 """
 
 from __future__ import annotations
@@ -52,7 +54,12 @@ COLUMNS: Final = (
 )
 #: Range of each parameter of a device.
 _BANDWIDTHS: Final = dict.fromkeys(("noc_bandwidth", "dram_bandwidth"), (1e3, 1e30))
-_COUNTS: Final = {"sms": (1.0, 1e6), "miss_registers": (1.0, 1e9), "l2_cycles": (1.0, 1e6), "dram_cycles": (1.0, 1e6)}
+_COUNTS: Final = {
+    "sms": (1.0, 1e6),
+    "miss_registers": (1.0, 1e9),
+    "l2_cycles": (1.0, 1e6),
+    "dram_cycles": (1.0, 1e6),
+}
 _DEVICE: Final = {**_COUNTS, "clock": (1e3, 1e12), **_BANDWIDTHS}
 
 
@@ -105,10 +112,14 @@ def within(name: str, value: float, least: float, most: float, above: bool = Fal
 
     Raises A046 where it is out of range or not a number.
     """
-    if not ((value > least if above else value >= least) and value <= most and math.isfinite(value)):
+    if not (
+        (value > least if above else value >= least) and value <= most and math.isfinite(value)
+    ):
         bound = f"above {least:g}" if above else f"{least:g} or more"
         fix = bound + (f", {most:g} or less" if math.isfinite(most) else "")
-        raise error_of("A046.quantity", found=f"{value:g}", fix=fix, quantity=name.replace("_", " "))
+        raise error_of(
+            "A046.quantity", found=f"{value:g}", fix=fix, quantity=name.replace("_", " ")
+        )
     return value
 
 
@@ -122,12 +133,20 @@ def read_intervals(path: str | Path) -> Intervals:
     if not times.sum() > 0:
         raise error_of("A046.empty", where=table.name)
     writes = np.nan_to_num(table.number("writes", 0.0))
-    return Intervals(table.number("instructions"), table.number("cycles"), table.number("read misses"), writes, times)
+    return Intervals(
+        table.number("instructions"),
+        table.number("cycles"),
+        table.number("read misses"),
+        writes,
+        times,
+    )
 
 
 @dataclass(frozen=True)
 class Stalls:
-    """Stall cycles of a warp in each interval, each of shape (n,), and which intervals are divergent."""
+    """Stall cycles of a warp in each interval, each of shape (n,), and which intervals are
+    divergent.
+    """
 
     miss_registers: Float
     network: Float
@@ -157,7 +176,8 @@ def stalls(
     warps : W on an SM.
     miss_rate : m, share of requests that miss the L2 cache.
     kappa : share of the queue that a request waits for.
-    kappa_divergent : the same in divergent intervals (the script holds 1 in a line that is commented out); None is `kappa`.
+    kappa_divergent : the same in divergent intervals (the script holds 1 in a line that is
+        commented out); None is `kappa`.
 
     >>> s = stalls(np.array([1.0, 8.0]), 0.0, 32, 0.5, MdmDevice())
     >>> s.divergent.tolist(), [round(float(x)) for x in s.total]
@@ -165,7 +185,9 @@ def stalls(
     """
     reads = np.asarray(read_misses, dtype=np.float64) * warps
     divergent = reads > device.miss_registers
-    queued = (np.minimum(reads, device.miss_registers) + np.asarray(writes, dtype=np.float64) * warps) * device.sms
+    queued = (
+        np.minimum(reads, device.miss_registers) + np.asarray(writes, dtype=np.float64) * warps
+    ) * device.sms
     share = np.where(divergent, kappa if kappa_divergent is None else kappa_divergent, kappa)
     network = share * (REQUEST_BYTES * device.clock / device.noc_bandwidth) * queued
     memory = share * (miss_rate * REQUEST_BYTES * device.clock / device.dram_bandwidth) * queued
@@ -185,8 +207,11 @@ def instructions_per_cycle(run: Intervals, stalled: Stalls, warps: float) -> flo
     return warps * float((run.times * run.instructions).sum()) / cycles if cycles else math.inf
 
 
-def modelled_duration(instructions: float, ipc: float, sms: float, clock: float, log_sd: float = PRIOR_LOG_SD) -> Interval:
-    """Return the duration of a kernel from its instructions [s], with the 90 % interval of its prior.
+def modelled_duration(
+    instructions: float, ipc: float, sms: float, clock: float, log_sd: float = PRIOR_LOG_SD
+) -> Interval:
+    """Return the duration of a kernel from its instructions [s], with the 90 % interval of its
+    prior.
 
     Parameters
     ----------

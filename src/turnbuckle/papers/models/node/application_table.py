@@ -20,7 +20,8 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def share(text: str, option: str) -> Interval:
-    """Return a share given on the command line with the interval of its digits: ``"7.8%"`` is 0.078, between 0.0775 and 0.0785.
+    """Return a share given on the command line with the interval of its digits: ``"7.8%"`` is
+    0.078, between 0.0775 and 0.0785.
 
     Raises A036 where it does not lie between 0 and 1.
     """
@@ -31,7 +32,9 @@ def share(text: str, option: str) -> Interval:
 
 
 def within(value: float, text: str, most: float = math.inf) -> Interval:
-    """Return a quantity with the interval of its printed digits, in the unit it was read into. A bare 0 is exact."""
+    """Return a quantity with the interval of its printed digits, in the unit it was read into. A
+    bare 0 is exact.
+    """
     number = _NUMBER.search(text)
     if number is None or not value or not float(number[0]):
         return exact(value)
@@ -39,8 +42,12 @@ def within(value: float, text: str, most: float = math.inf) -> Interval:
     return Interval(value, max(value - half, 0.0), max(min(value + half, most), value))
 
 
-def cell_reader(path: Path, table: Table, columns: Sequence[Column]) -> Callable[[int, str], Interval]:
-    """Return a function that gives the number of a cell, by row and column, with the interval of its digits."""
+def cell_reader(
+    path: Path, table: Table, columns: Sequence[Column]
+) -> Callable[[int, str], Interval]:
+    """Return a function that gives the number of a cell, by row and column, with the interval of
+    its digits.
+    """
     lines = read_text(path, "the table of applications").splitlines()
     most = {c.name: c.most for c in columns}
 
@@ -55,7 +62,10 @@ def cell_reader(path: Path, table: Table, columns: Sequence[Column]) -> Callable
 def application_name(table: Table, row: int) -> str:
     """Return the name of an application without the characters that steer a terminal."""
     text = table.texts["name"][row] if "name" in table.texts else ""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text) or f"line {table.lines[row]}"
+    return (
+        "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+        or f"line {table.lines[row]}"
+    )
 
 
 def refuse_empty(table: Table) -> None:

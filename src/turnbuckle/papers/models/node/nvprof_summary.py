@@ -1,15 +1,18 @@
-"""Reader of the summaries that nvprof prints: sums by kernel, copy and host call, without order or times.
+"""Reader of the summaries that nvprof prints: sums by kernel, copy and host call, without order or
+times.
 
     ==2406== Profiling result:
                 Type  Time(%)      Time     Calls       Avg       Min       Max  Name
      GPU activities:   61.43%  14.023ms         1  14.023ms  14.023ms  14.023ms  [CUDA memcpy DtoH]
           API calls:   86.41%  178.59ms         2  89.297ms  74.831us  178.52ms  cudaMalloc
 
-The reader takes this form, that before CUDA 9 (no column Type, a heading for each table), ``--csv`` of both, ``--print-gpu-summary`` and
-``--print-api-summary``, the tables of unified memory, and ``--print-gpu-trace --csv`` and ``--print-api-trace --csv``, whose rows are
-added up.  Other lines are the application's output.  Sizes count in 1024s, as nvprof does.  The command line is dropped.
+The reader takes this form, that before CUDA 9 (no column Type, a heading for each table), ``--csv``
+of both, ``--print-gpu-summary`` and ``--print-api-summary``, the tables of unified memory, and
+``--print-gpu-trace --csv`` and ``--print-api-trace --csv``, whose rows are added up.  Other lines
+are the application's output.  Sizes count in 1024s, as nvprof does.  The command line is dropped.
 
-Each time keeps the interval of its printed digits: 14.023 ms is anything from 14.0225 to 14.0235 ms.
+Each time keeps the interval of its printed digits: 14.023 ms is anything from 14.0225 to 14.0235
+ms.
 """
 
 from __future__ import annotations
@@ -28,14 +31,24 @@ from turnbuckle.foundation.table_file import read_text
 
 Section = Literal["gpu", "api", "unified"]
 
-_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SECONDS: Final = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+}
 _BYTES: Final = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _NUMBER: Final = r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 _TIME: Final = rf"({_NUMBER})(ns|us|ms|s|min|m|h)"
 _LINE: Final = re.compile(
     rf"(?:\s*(GPU activities|API calls|OpenACC[^:]*|OpenMP[^:]*):)?\s*({_NUMBER})%\s+{_TIME}\s+(\d+)\s+{_TIME}\s+{_TIME}\s+{_TIME}\s+(\S.*)"
 )
-_MOVED: Final = re.compile(rf"\s*(\d+)\s+(?:(?:{_NUMBER}[KMGT]?B|-)\s+){{3}}(?:({_NUMBER})([KMGT]?B)|-)\s+(?:{_TIME}|-)\s+([A-Z].*)")
+_MOVED: Final = re.compile(
+    rf"\s*(\d+)\s+(?:(?:{_NUMBER}[KMGT]?B|-)\s+){{3}}(?:({_NUMBER})([KMGT]?B)|-)\s+(?:{_TIME}|-)\s+([A-Z].*)"
+)
 _BANNER: Final = re.compile(r"==(?:(\d+)|====)== ?(.*)")
 _DEVICE: Final = re.compile(r'Device "(.{0,200}?)"')
 _HEADING: Final = re.compile(r"\s*(?:(?:Type\s+)?Time\(%\)\s+Time\s+Calls\s|Count\s+Avg Size\s)")
@@ -43,7 +56,8 @@ _FAULTS: Final = re.compile(r"Total CPU Page faults:\s*(\d{1,18})")
 _TRACE: Final = re.compile(r"\s*Start\s+Duration\s")
 _SECTIONS: Final[dict[str, Section]] = {"GPU activities": "gpu", "API calls": "api"}
 _MOST_ROWS: Final = 1 << 20
-#: Shares are printed with two decimals, so that they add up to 100 only this nearly for each row [percentage points].
+#: Shares are printed with two decimals, so that they add up to 100 only this nearly for each row
+#: [percentage points].
 _HALF_SHARE: Final = 0.005
 
 
@@ -64,7 +78,9 @@ class Row:
 
 @dataclass
 class Process:
-    """Tables of one process: its rows, CPU page faults (None where they are not printed), and the sections that were printed."""
+    """Tables of one process: its rows, CPU page faults (None where they are not printed), and the
+    sections that were printed.
+    """
 
     pid: int | None
     rows: list[Row] = field(default_factory=list)
@@ -86,8 +102,8 @@ class Summary(NamedTuple):
 def read_summary(path: Path) -> Summary:
     """Read a file of nvprof's output.
 
-    Raises P041 where it holds no table, or only tables that cannot be read; P042 for a trace in columns of spaces, whose fields are
-    ambiguous; A061 where the file cannot be read as text.
+    Raises P041 where it holds no table, or only tables that cannot be read; P042 for a trace in
+    columns of spaces, whose fields are ambiguous; A061 where the file cannot be read as text.
     """
     text = read_text(path, "the summary", fix="nvprof --log-file SUMMARY.txt ./application")
     reading = _Reading(path.name)
@@ -110,7 +126,9 @@ class _Reading:
         self.inside = False
 
     def line(self, lines: Sequence[str], index: int) -> int:
-        """Read one line, or a heading of CSV and the units below it, and return the index of the next line."""
+        """Read one line, or a heading of CSV and the units below it, and return the index of the
+        next line.
+        """
         line = lines[index]
         banner = _BANNER.match(line)
         if banner:
@@ -129,7 +147,11 @@ class _Reading:
             pass
         elif _TRACE.match(line) and '"' not in line and self.section is not None:
             raise error_of("P042", where=f"{self.name}:{index + 1}", found=clipped(stripped, 60))
-        elif self.section is not None and stripped.startswith('"') and (columns := _heading(line, lines[index + 1 : index + 2])):
+        elif (
+            self.section is not None
+            and stripped.startswith('"')
+            and (columns := _heading(line, lines[index + 1 : index + 2]))
+        ):
             self.columns = columns
             return index + 2
         elif self.columns is not None and stripped:
@@ -169,11 +191,39 @@ class _Reading:
             except ValueError:
                 self.bad.append(index)
                 return
-            self._keep(Row(section, _printable(match[12]), int(match[5][:18]), seconds, half, _share(match[2]), None, index + 1))
-        elif self.section == "unified" and (moved := _MOVED.fullmatch(line)) and len(moved[2] or "") < 30 > len(moved[4] or ""):
+            self._keep(
+                Row(
+                    section,
+                    _printable(match[12]),
+                    int(match[5][:18]),
+                    seconds,
+                    half,
+                    _share(match[2]),
+                    None,
+                    index + 1,
+                )
+            )
+        elif (
+            self.section == "unified"
+            and (moved := _MOVED.fullmatch(line))
+            and len(moved[2] or "") < 30 > len(moved[4] or "")
+        ):
             size = None if moved[2] is None else _quantity(moved[2], _BYTES[moved[3]])[0]
-            seconds, half = (0.0, 0.0) if moved[4] is None else _quantity(moved[4], _SECONDS[moved[5]])
-            self._keep(Row("unified", _printable(moved[6]), int(moved[1][:18]), seconds, half, None, size, index + 1))
+            seconds, half = (
+                (0.0, 0.0) if moved[4] is None else _quantity(moved[4], _SECONDS[moved[5]])
+            )
+            self._keep(
+                Row(
+                    "unified",
+                    _printable(moved[6]),
+                    int(moved[1][:18]),
+                    seconds,
+                    half,
+                    None,
+                    size,
+                    index + 1,
+                )
+            )
         elif self.inside or re.match(r"\s*(GPU activities|API calls):", line):
             self.bad.append(index)
 
@@ -189,10 +239,14 @@ class _Reading:
         return error_of("P041", where=self.name, found=content)
 
     def summary(self) -> Summary:
-        """Return what was read, with findings on unreadable lines and on shares that contradict their times."""
+        """Return what was read, with findings on unreadable lines and on shares that contradict
+        their times.
+        """
         findings = []
         if not self.kept:
-            raise self._nothing(f"{len(self.bad)} lines of tables that cannot be read" if self.bad else "no table")
+            raise self._nothing(
+                f"{len(self.bad)} lines of tables that cannot be read" if self.bad else "no table"
+            )
         if self.bad:
             findings.append(finding("P153", len(self.bad), f"first: line {self.bad[0] + 1}"))
         wrong = [line for p in self.processes.values() for line in _disagreeing(p)]
@@ -223,17 +277,35 @@ class _Csv:
                 size = self._value(cells, "total size", _BYTES)
                 seconds = self._value(cells, "total time", _SECONDS) or (0.0, 0.0)
                 name, calls = cells[self.names["name"]], int(cells[self.names["count"]])
-                return Row("unified", _printable(name), calls, *seconds, None, None if size is None else size[0], line_number)
+                return Row(
+                    "unified",
+                    _printable(name),
+                    calls,
+                    *seconds,
+                    None,
+                    None if size is None else size[0],
+                    line_number,
+                )
             time = self._value(cells, "time" if "time" in self.names else "duration", _SECONDS)
             if time is None:
                 return None
             share = _share(cells[self.names["time(%)"]]) if "time(%)" in self.names else None
             calls = int(cells[self.names["calls"]]) if "calls" in self.names else 1
-            return Row(section, _printable(re.sub(r" \[\d+\]$", "", cells[self.names["name"]])), calls, *time, share, None, line_number)
+            return Row(
+                section,
+                _printable(re.sub(r" \[\d+\]$", "", cells[self.names["name"]])),
+                calls,
+                *time,
+                share,
+                None,
+                line_number,
+            )
         except (ValueError, KeyError):
             return None
 
-    def _value(self, cells: Sequence[str], name: str, units: dict[str, float] | dict[str, int]) -> tuple[float, float] | None:
+    def _value(
+        self, cells: Sequence[str], name: str, units: dict[str, float] | dict[str, int]
+    ) -> tuple[float, float] | None:
         column = self.names[name]
         if cells[column] in ("", "-"):
             return None
@@ -290,13 +362,21 @@ def _added_up(process: Process) -> Process:
             continue
         sizes = [s for s in (before.size_bytes, row.size_bytes) if s is not None]
         share = None if before.share is None or row.share is None else before.share + row.share
-        calls, seconds, half = before.calls + row.calls, before.seconds + row.seconds, before.half + row.half
-        merged[key] = Row(*key, calls, seconds, half, share, sum(sizes) if sizes else None, before.line)
+        calls, seconds, half = (
+            before.calls + row.calls,
+            before.seconds + row.seconds,
+            before.half + row.half,
+        )
+        merged[key] = Row(
+            *key, calls, seconds, half, share, sum(sizes) if sizes else None, before.line
+        )
     return Process(process.pid, list(merged.values()), process.cpu_faults, process.sections)
 
 
 def _disagreeing(process: Process) -> Iterator[int]:
-    """Yield the lines whose share of their section contradicts their time for every value within the digits of both."""
+    """Yield the lines whose share of their section contradicts their time for every value within
+    the digits of both.
+    """
     for section in ("gpu", "api"):
         rows = [r for r in process.rows if r.section == section and r.share is not None]
         low, high = (sum(r.seconds + sign * r.half for r in rows) for sign in (-1, 1))

@@ -1,11 +1,13 @@
-"""Trend of the rate per watt, and design points of GPUs in a later year (Groves et al. 2022, Fig 4 and Table I).
+"""Trend of the rate per watt, and design points of GPUs in a later year (Groves et al. 2022, Fig 4
+and Table I).
 
     rate per watt   e(y) = e(y0) 2^((y - y0) / D)                   D: years in which it doubles
     design point    F = e(2026) P                                   0.19 TFLOP/s/W x 700 W = 133 TFLOP/s
     less power      F(P) = F0 (P / P0)^x                            x from two parts of one chip at two powers
 
-D is fitted by least squares on log2 of the rate per watt over the year of launch.  Its interval is Student's; where the parts
-do not show growth, its upper end is infinite.  The trend is one of peak rates, not of what a program reaches.
+D is fitted by least squares on log2 of the rate per watt over the year of launch.  Its interval is
+Student's; where the parts do not show growth, its upper end is infinite.  The trend is one of peak
+rates, not of what a program reaches.
 """
 
 from __future__ import annotations
@@ -64,9 +66,11 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Part:
-    """GPU with the peak double precision rate of its vector and matrix units [FLOP/s], power limit [W] and year of launch.
+    """GPU with the peak double precision rate of its vector and matrix units [FLOP/s], power limit
+    [W] and year of launch.
 
-    `form` is full or reduced: whether the board gives the chip its full power; it is empty for a user's own part.
+    `form` is full or reduced: whether the board gives the chip its full power; it is empty for a
+    user's own part.
     """
 
     name: str
@@ -86,22 +90,32 @@ class Part:
 class Trend:
     """Line through log2 of the rate per watt."""
 
-    doubling_years: Interval  #: D with its interval [years]; its value or upper end is infinite where the parts do not show growth
+    #: D with its interval [years]; its value or upper end is infinite where the parts do not show
+    #: growth
+    doubling_years: Interval
     #: year, log2: mean year of the parts, and mean log2 of FLOP/s/W
     year: float
     log2: float
     slope: float
-    spread: float  #: standard deviation of the parts about the line [log2]; 0 where the line is exact
+    spread: (
+        float  #: standard deviation of the parts about the line [log2]; 0 where the line is exact
+    )
     spread_years: float  #: sum of squares of the years about their mean
     count: int
 
     def efficiency(self, year: float) -> Interval:
-        """Return the rate per watt of one further part in a year [FLOP/s/W], with its prediction interval."""
+        """Return the rate per watt of one further part in a year [FLOP/s/W], with its prediction
+        interval.
+        """
         away = year - self.year
         value = self.log2 + self.slope * away
         reach = 0.0
         if self.spread:
-            reach = _student(self.count - 2) * self.spread * math.sqrt(1.0 + 1.0 / self.count + away**2 / self.spread_years)
+            reach = (
+                _student(self.count - 2)
+                * self.spread
+                * math.sqrt(1.0 + 1.0 / self.count + away**2 / self.spread_years)
+            )
         return Interval(_two_to(value), _two_to(value - reach), _two_to(value + reach))
 
 
@@ -129,36 +143,58 @@ def shipped() -> tuple[Part, ...]:
     for r in table_rows("papers/models/power/parts.csv"):
         matrix = parse(r["matrix"], "FLOP/s") if r["matrix"] else None
         vector, power = parse(r["vector"], "FLOP/s"), parse(r["power"], "W")
-        parts.append(Part(r["part"], r["form"], float(r["year"]), vector, matrix, power, r["source"]))
+        parts.append(
+            Part(r["part"], r["form"], float(r["year"]), vector, matrix, power, r["source"])
+        )
     return tuple(parts)
 
 
 def read_parts(path: str | Path) -> tuple[Part, ...]:
-    """Read parts from a table: part, year, rate [FLOP/s], power [W], source.  Raises A061 to A063, U0xx."""
+    """Read parts from a table: part, year, rate [FLOP/s], power [W], source.  Raises A061 to A063,
+    U0xx.
+    """
     table = read_table(path, COLUMNS, "the table of parts")
     sources = table.texts.get("source", [""] * len(table))
-    sources = [source or f"{table.name}:{line}" for source, line in zip(sources, table.lines, strict=True)]
-    columns = (table.texts["part"], *(table.numbers[name].tolist() for name in ("year", "rate", "power")), sources)
-    return tuple(Part(name, "", year, rate, None, power, source) for name, year, rate, power, source in zip(*columns, strict=True))
+    sources = [
+        source or f"{table.name}:{line}" for source, line in zip(sources, table.lines, strict=True)
+    ]
+    columns = (
+        table.texts["part"],
+        *(table.numbers[name].tolist() for name in ("year", "rate", "power")),
+        sources,
+    )
+    return tuple(
+        Part(name, "", year, rate, None, power, source)
+        for name, year, rate, power, source in zip(*columns, strict=True)
+    )
 
 
-def chosen(parts: Sequence[Part], first: float = -math.inf, last: float = math.inf, form: str = "full") -> tuple[Part, ...]:
-    """Return the parts launched in a span of years. Of the shipped parts only boards of the given form are taken."""
+def chosen(
+    parts: Sequence[Part], first: float = -math.inf, last: float = math.inf, form: str = "full"
+) -> tuple[Part, ...]:
+    """Return the parts launched in a span of years. Of the shipped parts only boards of the given
+    form are taken.
+    """
     return tuple(p for p in parts if first <= p.year <= last and p.form in ("", form))
 
 
 def fitted(parts: Sequence[Part], which: Rate = "best") -> Trend:
-    """Fit the trend through some parts.  Raises A161 for fewer than three parts, or parts of a single year."""
+    """Fit the trend through some parts.  Raises A161 for fewer than three parts, or parts of a
+    single year.
+    """
     years = np.array([p.year for p in parts])
     log2 = np.log2([p.rate(which) / p.power for p in parts])
     if len(parts) < FEWEST or float(np.ptp(years)) == 0.0:
-        description = f"{len(parts)} parts" + (f", all of {years[0]:g}" if len(parts) >= FEWEST else "")
+        description = f"{len(parts)} parts" + (
+            f", all of {years[0]:g}" if len(parts) >= FEWEST else ""
+        )
         raise error_of("A161", found=description)
     return trend_line(years, log2)
 
 
 def trend_line(years: Float, log2: Float) -> Trend:
-    """Fit least squares through log2 of the rate per watt, shape (n,) with n >= 3, over the year, shape (n,).
+    """Fit least squares through log2 of the rate per watt, shape (n,) with n >= 3, over the year,
+    shape (n,).
 
     >>> trend = trend_line(np.array([2016.0, 2018, 2020, 2022]), np.array([0.0, 0.5, 1.5, 2.0]))
     >>> round(trend.doubling_years.value, 2)
@@ -175,7 +211,15 @@ def trend_line(years: Float, log2: Float) -> Trend:
     spread = spread if spread > 1e-9 * max(1.0, float(np.abs(log2).max())) else 0.0
     reach = _student(freedom) * spread / math.sqrt(spread_years)
     ends = [1.0 / s if s > 0 else math.inf for s in (slope + reach, slope, slope - reach)]
-    return Trend(Interval(ends[1], ends[0], ends[2]), middle, float(log2.mean()), slope, spread, spread_years, len(years))
+    return Trend(
+        Interval(ends[1], ends[0], ends[2]),
+        middle,
+        float(log2.mean()),
+        slope,
+        spread,
+        spread_years,
+        len(years),
+    )
 
 
 def _student(freedom: int) -> float:
@@ -193,15 +237,27 @@ class DesignPoint:
 
     @property
     def printed(self) -> float | None:
-        """Return the rate that its machine file holds for a design point of the paper [FLOP/s]; None for another point or power."""
+        """Return the rate that its machine file holds for a design point of the paper [FLOP/s];
+        None for another point or power.
+        """
         machine = load(TABLE_ONE[self.name]) if self.name in TABLE_ONE else None
-        return float(machine.value("gpu.fp64_matrix") or 0.0) if machine is not None and machine.value("gpu.power") == self.power else None
+        return (
+            float(machine.value("gpu.fp64_matrix") or 0.0)
+            if machine is not None and machine.value("gpu.power") == self.power
+            else None
+        )
 
 
 def design_points(
-    efficiency: Interval, package: float, share: float, card_power: float, exponent: float, year: float = 2026
+    efficiency: Interval,
+    package: float,
+    share: float,
+    card_power: float,
+    exponent: float,
+    year: float = 2026,
 ) -> tuple[DesignPoint, ...]:
-    """Return the four couplings of Table I at a rate per watt, and an APU that gives all power to its GPU.
+    """Return the four couplings of Table I at a rate per watt, and an APU that gives all power to
+    its GPU.
 
     Parameters
     ----------
@@ -218,10 +274,24 @@ def design_points(
     less = f"of {package:g} W, to the power {exponent:.3f}"
     stem = f"{year:g}"
     return (
-        DesignPoint(f"{stem} on-board", package, full, f"{efficiency.value / 1e12:.3f} TFLOP/s/W x {package:g} W"),
-        DesignPoint(f"{stem} discrete", card_power, at_power(card_power), f"{card_power:g} W {less}"),
-        DesignPoint(f"{stem} disaggregated", card_power, at_power(card_power), f"{card_power:g} W {less}"),
-        DesignPoint(f"{stem} APU", package * share, at_power(package * share), f"{share:.0%} of the package: {package * share:g} W {less}"),
+        DesignPoint(
+            f"{stem} on-board",
+            package,
+            full,
+            f"{efficiency.value / 1e12:.3f} TFLOP/s/W x {package:g} W",
+        ),
+        DesignPoint(
+            f"{stem} discrete", card_power, at_power(card_power), f"{card_power:g} W {less}"
+        ),
+        DesignPoint(
+            f"{stem} disaggregated", card_power, at_power(card_power), f"{card_power:g} W {less}"
+        ),
+        DesignPoint(
+            f"{stem} APU",
+            package * share,
+            at_power(package * share),
+            f"{share:.0%} of the package: {package * share:g} W {less}",
+        ),
         DesignPoint(f"{stem} APU, all power to the GPU", package, full, "as on-board"),
     )
 
@@ -232,14 +302,20 @@ def part_named(name: str) -> Part:
 
 
 def part_of(machine: Machine) -> Part:
-    """Return the GPU of a machine as a part of its year (A160 where it states neither its rate nor its power).
+    """Return the GPU of a machine as a part of its year (A160 where it states neither its rate nor
+    its power).
 
     >>> part_of(load("h100-sxm5")).power
     700.0
     """
     vector, power = (stated(machine, name) for name in ("gpu.fp64", "gpu.power"))
-    source = f"machine {machine.name}: {(machine.get('gpu.fp64') or machine.parameters['gpu.power']).source}"
-    return Part(machine.name, "", machine.year, vector, machine.value("gpu.fp64_matrix"), power, source)
+    source = (
+        f"machine {machine.name}: "
+        f"{(machine.get('gpu.fp64') or machine.parameters['gpu.power']).source}"
+    )
+    return Part(
+        machine.name, "", machine.year, vector, machine.value("gpu.fp64_matrix"), power, source
+    )
 
 
 def observed_exponent(which: Rate = "best") -> float:
@@ -271,20 +347,24 @@ class PowerStudy(Declared):
 
     @property
     def printed(self) -> dict[str, float]:
-        """Return the rates [FLOP/s] that the machine files hold for the paper's design points, by the name of the point.
+        """Return the rates [FLOP/s] that the machine files hold for the paper's design points, by
+        the name of the point.
 
         The result is empty for another year.  A point of another power has no printed rate.
         """
         return {p.name: p.printed for p in self.points if p.printed is not None}
 
     def rated_parts(self) -> list[dict[str, Any]]:
-        """Return the parts of the trend, each with its rate [FLOP/s] and rate per watt [FLOP/s/W]."""
+        """Return the parts of the trend, each with its rate [FLOP/s] and rate per watt
+        [FLOP/s/W].
+        """
         rates = [(part, part.rate(self.which)) for part in self.parts]
         return [{"part": part, "rate": rate, "per_watt": rate / part.power} for part, rate in rates]
 
 
 def preset(base: Part, year: float, doubling_years: float, which: Rate = "best") -> Interval:
-    """Return the rate per watt of a part, doubled every so many years: a stated trend without an interval.
+    """Return the rate per watt of a part, doubled every so many years: a stated trend without an
+    interval.
 
     >>> round(preset(part_named("A100-SXM4-40GB"), 2026, 3.0).value / 1e12, 3)
     0.195
@@ -305,14 +385,16 @@ def power_study(
     card_power: float = 350.0,
     exponent: float | None = None,
 ) -> PowerStudy:
-    """Return the design points of a year, from a trend through parts or from a stated doubling time.
+    """Return the design points of a year, from a trend through parts or from a stated doubling
+    time.
 
     Raises A161; A048 for a number out of range.
 
     Parameters
     ----------
     parts : parts of the trend; unused with `doubling_years` and `base`.
-    doubling_years : years in which the rate per watt of `base` doubles; None fits the trend through the parts.
+    doubling_years : years in which the rate per watt of `base` doubles; None fits the trend through
+        the parts.
     base : part at which the trend starts; None takes the line of the fitted trend.
     """
     x = observed_exponent(which) if exponent is None else exponent
@@ -336,9 +418,15 @@ def power_study(
     else:
         used, trend = tuple(parts), fitted(parts, which)
         efficiency, doubling = trend.efficiency(year), trend.doubling_years
-        basis = f"least squares through {len(used)} parts of {min(p.year for p in used):g} to {max(p.year for p in used):g}"
+        basis = (
+            f"least squares through {len(used)} parts of {min(p.year for p in used):g} to "
+            f"{max(p.year for p in used):g}"
+        )
         if base is not None:
-            ends = [preset(base, year, years, which).value for years in (doubling.low, doubling.value, doubling.high)]
+            ends = [
+                preset(base, year, years, which).value
+                for years in (doubling.low, doubling.value, doubling.high)
+            ]
             efficiency = Interval(ends[1], min(ends), max(ends))
             basis = f"{base.name} ({base.year:g}), doubled as {basis}"
     doubtful = [p.name for p in used if UNVERIFIED in p.source]

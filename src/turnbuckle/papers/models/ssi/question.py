@@ -1,10 +1,12 @@
-"""Benefit and penalty of a link's length for a closed loop of calls, as SSI defines them (Austin et al. 2021, 4.4, 5.6).
+"""Benefit and penalty of a link's length for a closed loop of calls, as SSI defines them (Austin et
+al. 2021, 4.4, 5.6).
 
     benefit = delta / alpha      penalty = omega / delta
 
-alpha, delta and omega are the run times over a link without propagation, over the link as it is, and over the longest one.
-The report's seven pairs all lie on T(x) = A (1 + r x), so each pair holds one measured number, not two (`papers.models.bound.affine`).
-A loop of blocking calls is affine; a loop with calls in flight is flat until its queue no longer hides the link.  Each ratio has the
+alpha, delta and omega are the run times over a link without propagation, over the link as it is,
+and over the longest one. The report's seven pairs all lie on T(x) = A (1 + r x), so each pair holds
+one measured number, not two (`papers.models.bound.affine`). A loop of blocking calls is affine; a
+loop with calls in flight is flat until its queue no longer hides the link.  Each ratio has the
 ratio of the affine law beside it.
 """
 
@@ -42,12 +44,15 @@ class Distance:
 
     name: str
     propagation_seconds: float  #: propagation time, one way [s]
-    beyond: bool = False  #: whether the distance is added to the link as it is, as for a switch or a rack
+    beyond: bool = (
+        False  #: whether the distance is added to the link as it is, as for a switch or a rack
+    )
     length: bool = False  #: whether it was given as a length, so that the signal speed applies
 
 
 def distance(text: str, speed: float = 1.0) -> Distance:
-    """Return the propagation time of a length, of a time, or of a class of link of `turnbuckle.machine.hops`.  Raises A088.
+    """Return the propagation time of a length, of a time, or of a class of link of
+    `turnbuckle.machine.hops`.  Raises A088.
 
     Parameters
     ----------
@@ -66,7 +71,8 @@ def distance(text: str, speed: float = 1.0) -> Distance:
     classes = {hop.name.lower(): hop for hop in hops()}
     if name.lower() in classes:
         hop = classes[name.lower()]
-        # a measured coupling is a whole link, while a machine of the catalogue adds to the link that is there
+        # a measured coupling is a whole link, while a machine of the catalogue adds to the link
+        # that is there
         added = hop.source.startswith("machine ")
         return Distance(f"{'+ ' if added else ''}{hop.name}", hop.one_way, added)
     if name[:1].isalpha():
@@ -103,7 +109,8 @@ class Answered(Declared):
     #: none, now: results for the link without propagation, and for the link as it is
     none: Row
     now: Row
-    longer: tuple[Row, ...]  #: results for the longer links, in the order asked for; the longest link gives the penalty
+    #: results for the longer links, in the order asked for; the longest link gives the penalty
+    longer: tuple[Row, ...]
 
     @property
     def benefit(self) -> float:
@@ -117,8 +124,13 @@ class Answered(Declared):
 
     @property
     def off_the_line(self) -> float:
-        """Return the largest deviation from the affine law, relative to the larger of both losses."""
-        return max(abs(r.ratio - r.affine_ratio) / max(r.ratio - 1.0, r.affine_ratio - 1.0, _ROUNDING) for r in self.longer)
+        """Return the largest deviation from the affine law, relative to the larger of both
+        losses.
+        """
+        return max(
+            abs(r.ratio - r.affine_ratio) / max(r.ratio - 1.0, r.affine_ratio - 1.0, _ROUNDING)
+            for r in self.longer
+        )
 
     @property
     def affine(self) -> bool:
@@ -131,7 +143,9 @@ class Answered(Declared):
         return self.none, self.now, *self.longer
 
 
-def answer(loop: Loop, link: Link, now: Distance, longer: Sequence[Distance], quantum: Quantum = "message") -> Answered:
+def answer(
+    loop: Loop, link: Link, now: Distance, longer: Sequence[Distance], quantum: Quantum = "message"
+) -> Answered:
     """Replay a loop over a link without length, as it is, and longer.
 
     Raises A087 for a loop or link out of range; A088 for a link that is not longer than today's.
@@ -141,7 +155,10 @@ def answer(loop: Loop, link: Link, now: Distance, longer: Sequence[Distance], qu
     if now.beyond:
         raise error_of("A088.added", found=f"now {now.name}")
     start = now.propagation_seconds
-    longer = [replace(far, propagation_seconds=far.propagation_seconds + start) if far.beyond else far for far in longer]
+    longer = [
+        replace(far, propagation_seconds=far.propagation_seconds + start) if far.beyond else far
+        for far in longer
+    ]
     for far in longer:
         if not far.propagation_seconds > start:
             raise error_of("A088.order", found=f"{far.name[:40]}, now {now.name[:40]}")
@@ -151,13 +168,23 @@ def answer(loop: Loop, link: Link, now: Distance, longer: Sequence[Distance], qu
     benefit = today.seconds / none.seconds
 
     def row(length: Distance, done: Looped) -> Row:
-        # `bound_on` without its rounding: a loop of blocking calls lies on the line to the last digit
+        # `bound_on` without its rounding: a loop of blocking calls lies on the line to the last
+        # digit
         affine = (1.0 + (benefit - 1.0) * (length.propagation_seconds / start)) / benefit
         busy = (done.busy_to_device, done.busy_to_host, done.busy_workers)
-        return Row(length.name, length.propagation_seconds, done.seconds, done.seconds / today.seconds, affine, *busy)
+        return Row(
+            length.name,
+            length.propagation_seconds,
+            done.seconds,
+            done.seconds / today.seconds,
+            affine,
+            *busy,
+        )
 
     others = tuple(row(far, run(loop, link, far.propagation_seconds, quantum)) for far in longer)
-    return Answered(loop, link, quantum, row(Distance("no length", 0.0), none), row(now, today), others)
+    return Answered(
+        loop, link, quantum, row(Distance("no length", 0.0), none), row(now, today), others
+    )
 
 
 @dataclass(frozen=True)
@@ -167,15 +194,20 @@ class Simulated:
     kernel: str  #: name of the kernel; empty for all kernels
     calls: int
     kernel_seconds: float  #: mean time of one call [s]
-    #: to_device_bytes, to_host_bytes: bytes of all copies of the recording, divided by the calls [B]
+    #: to_device_bytes, to_host_bytes: bytes of all copies of the recording, divided by the calls
+    #: [B]
     to_device_bytes: float
     to_host_bytes: float
     recorded_seconds: float  #: run time of the recording [s]
     devices: int = 1
-    migrated_bytes: int = 0  #: bytes moved on demand, page by page, in both directions [B]; the loop leaves them out
+    migrated_bytes: int = (
+        0  #: bytes moved on demand, page by page, in both directions [B]; the loop leaves them out
+    )
 
     def loop(self, **other: Any) -> Loop:
-        """Return the loop of the recording; `other` sets its further parameters, or replaces recorded ones."""
+        """Return the loop of the recording; `other` sets its further parameters, or replaces
+        recorded ones.
+        """
         names = ("calls", "to_device_bytes", "to_host_bytes", "kernel_seconds")
         return Loop(**{name: getattr(self, name) for name in names} | other)
 
@@ -187,7 +219,8 @@ def recorded(profile: Profile, kernel: str = "") -> Simulated:
 
     Parameters
     ----------
-    kernel : part of a name; empty or ``all`` takes all kernels, ``largest`` the one with the most time, as the report does.
+    kernel : part of a name; empty or ``all`` takes all kernels, ``largest`` the one with the most
+        time, as the report does.
     """
     rows = profile.of("kernel")
     named = rows.with_columns(called=profile.trace.text(rows).fill_null(summary.UNNAMED))
@@ -200,12 +233,20 @@ def recorded(profile: Profile, kernel: str = "") -> Simulated:
     if named_so:
         groups = groups.filter(pl.col("called").str.contains(kernel, literal=True))
     if not groups.height or not groups["ns"].sum():
-        raise error_of("A169", found=f'none whose name holds "{kernel[:40]}"' if named_so else "none")
+        raise error_of(
+            "A169", found=f'none whose name holds "{kernel[:40]}"' if named_so else "none"
+        )
     taken = groups if every else groups.tail(1)
     calls = int(taken["calls"].sum())
     called = "" if every else str(taken["called"][0])
     into, out = (summary.moved_bytes(profile, direction) / calls for direction in ("h2d", "d2h"))
-    ran = named.join(taken.select("called"), on="called", how="semi").join(profile.tracks.select("track", "device"), on="track")
-    paged = sum(summary.moved_bytes(profile, direction) for direction in ("migration_h2d", "migration_d2h"))
+    ran = named.join(taken.select("called"), on="called", how="semi").join(
+        profile.tracks.select("track", "device"), on="track"
+    )
+    paged = sum(
+        summary.moved_bytes(profile, direction) for direction in ("migration_h2d", "migration_d2h")
+    )
     seconds = float(taken["ns"].sum()) * 1e-9 / calls
-    return Simulated(called, calls, seconds, into, out, profile.seconds, max(ran["device"].n_unique(), 1), paged)
+    return Simulated(
+        called, calls, seconds, into, out, profile.seconds, max(ran["device"].n_unique(), 1), paged
+    )

@@ -1,8 +1,10 @@
-"""Calls of a recording as an OTF2 archive takes them: nested, with the records that stand inside each, and a count of what has no place.
+"""Calls of a recording as an OTF2 archive takes them: nested, with the records that stand inside
+each, and a count of what has no place.
 
-A location of an archive enters and leaves regions, and a region that was entered inside another is left before it.  Calls of a thread
-that overlap without nesting are put on a further location of its process, and so is work of a stream.  Ranges and calls of the operating
-system give way instead: those that overlap a call of a runtime are left out, and counted.
+A location of an archive enters and leaves regions, and a region that was entered inside another is
+left before it.  Calls of a thread that overlap without nesting are put on a further location of its
+process, and so is work of a stream.  Ranges and calls of the operating system give way instead:
+those that overlap a call of a runtime are left out, and counted.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ _NO_PLACE: Final = {
     "diagnostics": "messages of the profiler",
     "processes": "how the clocks of merged files were shifted",
 }
-#: Kind of range that is pushed and popped, and of the overhead that is a flush of the tracer's buffer.
+#: Kind of range that is pushed and popped, and of the overhead that is a flush of the tracer's
+#: buffer.
 _PUSHED, _FLUSH = 59, 3
 
 
@@ -97,13 +100,17 @@ class Call:
 
 @dataclass
 class Lanes:
-    """Calls of one thread or stream, nested: one list of calls for each location, in the order in which they are entered."""
+    """Calls of one thread or stream, nested: one list of calls for each location, in the order in
+    which they are entered.
+    """
 
     lanes: list[list[Call]] = field(default_factory=lambda: [[]])
 
     @classmethod
     def of(cls, calls: Iterable[Call], lost: Counter[str]) -> Lanes:
-        """Nest the calls; those that cannot nest go to further lanes, or are left out where they are optional."""
+        """Nest the calls; those that cannot nest go to further lanes, or are left out where they
+        are optional.
+        """
         out = cls()
         stacks: list[list[Call]] = [[]]
         dropped: set[int] = set()
@@ -114,7 +121,10 @@ class Lanes:
                     out.lanes.append([])
                     lost["calls on a location of their own, as they overlap others"] += 0
                 stack = stacks[lane]
-                while stack and (stack[-1].end <= call.start or (stack[-1].end < call.end and stack[-1].optional and not call.optional)):
+                while stack and (
+                    stack[-1].end <= call.start
+                    or (stack[-1].end < call.end and stack[-1].optional and not call.optional)
+                ):
                     if (over := stack.pop()).end > call.start:
                         dropped.add(id(over))
                 if not stack or stack[-1].end >= call.end:
@@ -130,8 +140,12 @@ class Lanes:
         return out
 
 
-def events(calls: Iterable[Call], points: Iterable[tuple[int, Record]] = ()) -> list[tuple[int, Record]]:
-    """Return the events of one location in the order of time; `calls` are nested and in the order in which they are entered."""
+def events(
+    calls: Iterable[Call], points: Iterable[tuple[int, Record]] = ()
+) -> list[tuple[int, Record]]:
+    """Return the events of one location in the order of time; `calls` are nested and in the order
+    in which they are entered.
+    """
     out: list[tuple[int, Record]] = []
     stack: list[Call] = []
 
@@ -152,9 +166,11 @@ def events(calls: Iterable[Call], points: Iterable[tuple[int, Record]] = ()) -> 
 
 
 def host_calls(trace: Trace, sites: dict[int, int], lost: Counter[str]) -> dict[int, list[Call]]:
-    """Return the calls of each thread that are none of MPI: of runtimes, of the operating system, and ranges.
+    """Return the calls of each thread that are none of MPI: of runtimes, of the operating system,
+    and ranges.
 
-    `sites` holds the number of each call that started one piece of work on a device, by its row of the table ``api``.
+    `sites` holds the number of each call that started one piece of work on a device, by its row of
+    the table ``api``.
     """
     out: dict[int, list[Call]] = {}
     spans = ["start_ns", "end_ns", "thread"]
@@ -165,26 +181,34 @@ def host_calls(trace: Trace, sites: dict[int, int], lost: Counter[str]) -> dict[
         if row in sites:
             call.first.append(("site", sites[row]))
         out.setdefault(thread, []).append(call)
-    for (start, end, thread), name in zip(trace.os_calls.select(spans).iter_rows(), trace.text(trace.os_calls).to_list(), strict=True):
+    for (start, end, thread), name in zip(
+        trace.os_calls.select(spans).iter_rows(), trace.text(trace.os_calls).to_list(), strict=True
+    ):
         name = _spelt(name)
         kind = ("PTHREAD", "FUNCTION") if name.startswith("pthread") else ("NONE", "FILE_IO")
         out.setdefault(thread, []).append(Call(start, end, RegionKey(name, *kind), optional=True))
     ranges = trace.ranges.select(*spans, "kind")
-    for (start, end, thread, kind), name in zip(ranges.iter_rows(), trace.text(trace.ranges).to_list(), strict=True):
+    for (start, end, thread, kind), name in zip(
+        ranges.iter_rows(), trace.text(trace.ranges).to_list(), strict=True
+    ):
         if end is None or thread is None:
             lost["marks and ranges without an end or a thread"] += 1
         elif (name := _spelt(name)).lower().removeprefix("p").startswith("mpi_"):
             lost["ranges that are named as calls of MPI"] += 1
         else:
             lost["kinds of ranges other than pushed and popped"] += kind != _PUSHED
-            out.setdefault(thread, []).append(Call(start, end, RegionKey(name, "USER"), optional=True))
+            out.setdefault(thread, []).append(
+                Call(start, end, RegionKey(name, "USER"), optional=True)
+            )
     return out
 
 
 def flushes(trace: Trace, lost: Counter[str]) -> dict[int, list[tuple[int, Record]]]:
     """Return when the tracer wrote its buffer, by thread."""
     out: dict[int, list[tuple[int, Record]]] = {}
-    for start, end, thread, kind in trace.overheads.select("start_ns", "end_ns", "thread", "kind").iter_rows():
+    for start, end, thread, kind in trace.overheads.select(
+        "start_ns", "end_ns", "thread", "kind"
+    ).iter_rows():
         if kind == _FLUSH and thread is not None:
             out.setdefault(thread, []).append((start, ("buffer_flush", end)))
         else:
@@ -192,18 +216,25 @@ def flushes(trace: Trace, lost: Counter[str]) -> dict[int, list[tuple[int, Recor
     return out
 
 
-def device_work(trace: Trace, first_process: int, lost: Counter[str]) -> tuple[dict[Stream, list[Call]], dict[int, int]]:
-    """Return the work of each stream, and the number that each call has in common with the one piece of work that it started.
+def device_work(
+    trace: Trace, first_process: int, lost: Counter[str]
+) -> tuple[dict[Stream, list[Call]], dict[int, int]]:
+    """Return the work of each stream, and the number that each call has in common with the one
+    piece of work that it started.
 
-    A copy is a region with the role of a transfer around an access to remote memory, as Score-P's adapter writes it: a get from the host,
-    a put to it, a get from the device's own stream.  A memory set is a put to the own stream.  The
-    remote side is "host", "own" or the number of the other device.
+    A copy is a region with the role of a transfer around an access to remote memory, as Score-P's
+    adapter writes it: a get from the host, a put to it, a get from the device's own stream.  A
+    memory set is a put to the own stream.  The remote side is "host", "own" or the number of the
+    other device.
     """
     site_of, sites = _sites(trace, lost)
     out: dict[Stream, list[Call]] = {}
 
     def add(row: dict[str, Any], table: str, number: int, region: RegionKey) -> Call:
-        stream = Stream(_process(row, first_process), *(-1 if row[c] is None else row[c] for c in ("device", "context", "stream")))
+        stream = Stream(
+            _process(row, first_process),
+            *(-1 if row[c] is None else row[c] for c in ("device", "context", "stream")),
+        )
         call = Call(row["start_ns"], row["end_ns"], region)
         if (table, number) in site_of:
             call.first.append(("site", site_of[table, number]))
@@ -220,7 +251,11 @@ def device_work(trace: Trace, first_process: int, lost: Counter[str]) -> tuple[d
     lost["graphs that are written as kernels"] += trace.graphs.height
     accesses = 0
     places = (trace.table(name).select("process", "device").unique() for name in DEVICE_TABLES)
-    devices = {(_process(row, first_process), row["device"]) for frame in places for row in frame.iter_rows(named=True)}
+    devices = {
+        (_process(row, first_process), row["device"])
+        for frame in places
+        for row in frame.iter_rows(named=True)
+    }
 
     def access(call: Call, method: str, remote: object, size: int | None) -> None:
         nonlocal accesses
@@ -230,10 +265,17 @@ def device_work(trace: Trace, first_process: int, lost: Counter[str]) -> tuple[d
         call.last.append(("rma_op_complete_blocking", accesses))
 
     for number, row in enumerate(trace.memsets.iter_rows(named=True)):
-        access(add(row, "memsets", number, RegionKey("memset", "CUDA", "DATA_TRANSFER")), "rma_put", "own", row["size_bytes"])
+        access(
+            add(row, "memsets", number, RegionKey("memset", "CUDA", "DATA_TRANSFER")),
+            "rma_put",
+            "own",
+            row["size_bytes"],
+        )
     for number, row in enumerate(trace.copies.iter_rows(named=True)):
         direction = _DIRECTIONS[row["direction"]]
-        call = add(row, "copies", number, RegionKey(_COPY_NAMES[direction], "CUDA", "DATA_TRANSFER"))
+        call = add(
+            row, "copies", number, RegionKey(_COPY_NAMES[direction], "CUDA", "DATA_TRANSFER")
+        )
         if direction not in _ACCESSES:
             lost[f"shown as regions, not as copies: {_COPY_NAMES[direction]}"] += 1
             continue
@@ -241,12 +283,24 @@ def device_work(trace: Trace, first_process: int, lost: Counter[str]) -> tuple[d
         if direction == "p2p":
             # a stream of one end reads from, or writes to, the other
             reads = row["source_device"] != row["device"]
-            method, remote = ("rma_get", row["source_device"]) if reads else ("rma_put", row["target_device"])
-            if remote in (None, row["device"]) or (_process(row, first_process), remote) not in devices:
-                lost["copies between devices of which only one is recorded: written as copies inside it"] += 1
+            method, remote = (
+                ("rma_get", row["source_device"]) if reads else ("rma_put", row["target_device"])
+            )
+            if (
+                remote in (None, row["device"])
+                or (_process(row, first_process), remote) not in devices
+            ):
+                lost[
+                    (
+                        "copies between devices of which only one is recorded: written as copies "
+                        "inside it"
+                    )
+                ] += 1
                 method, remote = "rma_get", "own"
         access(call, method, remote, row["size_bytes"])
-    host = np.isin(trace.copies["direction"].to_numpy(), [_DIRECTIONS.index("h2d"), _DIRECTIONS.index("d2h")])
+    host = np.isin(
+        trace.copies["direction"].to_numpy(), [_DIRECTIONS.index("h2d"), _DIRECTIONS.index("d2h")]
+    )
     lost["whether the host's memory of a copy is pinned"] += int(host.sum())
     for name, what in _NO_PLACE.items():
         lost[what] += trace.table(name).height
@@ -259,13 +313,19 @@ def _process(row: dict[str, Any], first_process: int) -> int:
 
 
 def _sites(trace: Trace, lost: Counter[str]) -> tuple[dict[tuple[str, int], int], dict[int, int]]:
-    """Number the calls that started one piece of device work each: by table and row of the work, and by row of the call."""
+    """Number the calls that started one piece of device work each: by table and row of the work,
+    and by row of the call.
+    """
     pairs = trace.launch_pairs.sort("api_row", maintain_order=True)
     work: dict[tuple[str, int], int] = {}
     calls: dict[int, int] = {}
     counts: Counter[int] = Counter(pairs["api_row"].to_list())
-    starts = {name: trace.table(name)["start_ns"].to_list() for name in pairs["table"].unique().to_list()}
-    for table, row, call, begun in pairs.select("table", "row", "api_row", "call_start_ns").iter_rows():
+    starts = {
+        name: trace.table(name)["start_ns"].to_list() for name in pairs["table"].unique().to_list()
+    }
+    for table, row, call, begun in pairs.select(
+        "table", "row", "api_row", "call_start_ns"
+    ).iter_rows():
         if counts[call] > 1:
             lost["work of a call that started several pieces: which call it was"] += 1
         elif starts[table][row] < begun:
@@ -282,4 +342,6 @@ def _spelt(name: object, fallback: str = "(unnamed)") -> str:
 
 def _paradigm(name: str) -> str:
     """Return the paradigm of a runtime by the name of its call."""
-    return "HIP" if name.startswith(("hip", "hsa")) else "OPENCL" if name.startswith("cl") else "CUDA"
+    return (
+        "HIP" if name.startswith(("hip", "hsa")) else "OPENCL" if name.startswith("cl") else "CUDA"
+    )

@@ -1,7 +1,9 @@
-"""MPI calls of a recording as an OTF2 archive takes them: regions, with records of the messages, requests and collectives they concern.
+"""MPI calls of a recording as an OTF2 archive takes them: regions, with records of the messages,
+requests and collectives they concern.
 
-Communicators are named across ranks, as the profile tells them apart (`turnbuckle.profile.messages.mpi_calls`).  A record needs all
-ranks of the world in the recording, since an archive names a rank by its location.  Calls without a record keep their times.
+Communicators are named across ranks, as the profile tells them apart
+(`turnbuckle.profile.messages.mpi_calls`).  A record needs all ranks of the world in the recording,
+since an archive names a rank by its location.  Calls without a record keep their times.
 """
 
 from __future__ import annotations
@@ -21,8 +23,20 @@ _POINT_TO_POINT, _COLLECTIVE, _REQUEST = 0, 1, 2
 _SENDS: Final = ("send", "bsend", "ssend", "rsend")
 _ROOTED: Final = ("bcast", "gather", "gatherv", "scatter", "scatterv")
 _AMONG_ALL: Final = ("allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw", "allreduce")
-_COLLECTIVES: Final = ("barrier", *_ROOTED, *_AMONG_ALL, "reduce", "reduce_scatter", "scan", "exscan", "reduce_scatter_block")
-_UNTOLD: Final = "messages and collectives without a record: the recording lacks a rank, a partner or a communicator"
+_COLLECTIVES: Final = (
+    "barrier",
+    *_ROOTED,
+    *_AMONG_ALL,
+    "reduce",
+    "reduce_scatter",
+    "scan",
+    "exscan",
+    "reduce_scatter_block",
+)
+_UNTOLD: Final = (
+    "messages and collectives without a record: the recording lacks a rank, a partner or a "
+    "communicator"
+)
 
 
 @dataclass
@@ -33,7 +47,8 @@ class Messages:
     ----------
     calls : calls of each thread.
     world : process of each rank; empty where a rank is missing, and then no call has a record.
-    comms : ranks of each communicator in the order of their ranks inside; the world is the first where calls name it.
+    comms : ranks of each communicator in the order of their ranks inside; the world is the first
+        where calls name it.
     """
 
     calls: dict[int, list[Call]] = field(default_factory=dict)
@@ -48,9 +63,15 @@ def messages(trace: Trace, lost: Counter[str]) -> Messages:
         return out
     made = communicators(trace)
     number = _numbered(trace, made, out) if out.world else {}
-    mpi = trace.mpi.with_row_index("at").with_columns(pl.col("at").cast(pl.Int64), does=operation(trace))
+    mpi = trace.mpi.with_row_index("at").with_columns(
+        pl.col("at").cast(pl.Int64), does=operation(trace)
+    )
     mpi = mpi.with_columns(process=process_of(pl.col("thread")))
-    rows = placed(mpi, made).sort("at").with_columns(stands=pl.Series(same_call(trace)), label=trace.text(trace.mpi))
+    rows = (
+        placed(mpi, made)
+        .sort("at")
+        .with_columns(stands=pl.Series(same_call(trace)), label=trace.text(trace.mpi))
+    )
     halves: dict[int, list[dict[str, Any]]] = {}
     records = _Records(number, out.comms, lost)
     calls: dict[int, Call] = {}
@@ -63,14 +84,19 @@ def messages(trace: Trace, lost: Counter[str]) -> Messages:
         calls[stands] = call = Call(whole["start_ns"], end, RegionKey(name, "MPI"))
         records.of(call, parts)
         out.calls.setdefault(whole["thread"], []).append(call)
-    lost["receives that no call of the recording completes: what they received"] += records.uncompleted
+    lost["receives that no call of the recording completes: what they received"] += (
+        records.uncompleted
+    )
     lost["memory of the buffers of messages"] += trace.mpi["memory"].count()
     return out
 
 
 def _world(trace: Trace, lost: Counter[str]) -> list[int]:
     """Return the process of each rank, empty where the recording lacks one."""
-    of = {rank: process_of(thread) for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows()}
+    of = {
+        rank: process_of(thread)
+        for thread, rank in trace.mpi_ranks.select("thread", "rank").iter_rows()
+    }
     world = [of[rank] for rank in sorted(of)]
     if sorted(of) != list(range(len(of))) or len(set(world)) < len(world):
         lost["ranks of the processes: the recording lacks some"] += len(of)
@@ -79,14 +105,24 @@ def _world(trace: Trace, lost: Counter[str]) -> list[int]:
 
 
 def _numbered(trace: Trace, made: pl.DataFrame, out: Messages) -> dict[int, int]:
-    """Number the communicators of which all members are recorded, the largest first; by the profile's number."""
+    """Number the communicators of which all members are recorded, the largest first; by the
+    profile's number.
+    """
     sizes = trace.mpi_communicators.select("rank", "communicator", "size").unique()
-    members = made.drop_nulls("comm").join(sizes, on=["rank", "communicator"], how="left").sort("comm", "me")
+    members = (
+        made.drop_nulls("comm")
+        .join(sizes, on=["rank", "communicator"], how="left")
+        .sort("comm", "me")
+    )
     whole: list[tuple[int, list[int]]] = []
     for (comm,), group in members.group_by("comm", maintain_order=True):
         rows = group.unique("me", keep="first", maintain_order=True)
         size = rows["size"].max()
-        if rows["me"].to_list() == list(range(rows.height)) and size in (None, rows.height) and rows["rank"].max() < len(out.world):  # type: ignore[operator]
+        if (
+            rows["me"].to_list() == list(range(rows.height))
+            and size in (None, rows.height)
+            and rows["rank"].max() < len(out.world)  # type: ignore[operator]
+        ):
             whole.append((int(comm), rows["rank"].to_list()))
     whole.sort(key=lambda entry: (-len(entry[1]), entry[0]))
     out.comms.extend(ranks for _, ranks in whole)
@@ -94,7 +130,9 @@ def _numbered(trace: Trace, made: pl.DataFrame, out: Messages) -> dict[int, int]
 
 
 class _Records:
-    """Records of the calls so far: requests that are open, and persistent ones that are described."""
+    """Records of the calls so far: requests that are open, and persistent ones that are
+    described.
+    """
 
     def __init__(self, number: dict[int, int], comms: list[list[int]], lost: Counter[str]) -> None:
         self.number, self.comms, self.lost = number, comms, lost
@@ -109,8 +147,14 @@ class _Records:
         return sum(method == "mpi_irecv" for method, _ in self.open.values())
 
     def of(self, call: Call, parts: list[dict[str, Any]]) -> None:
-        """Add the records of one call, which the recording has as one row for each message or request."""
-        exchange = [part for part in parts if part["kind"] == _POINT_TO_POINT and "sendrecv" in (part["does"] or "")]
+        """Add the records of one call, which the recording has as one row for each message or
+        request.
+        """
+        exchange = [
+            part
+            for part in parts
+            if part["kind"] == _POINT_TO_POINT and "sendrecv" in (part["does"] or "")
+        ]
         for row in parts:
             does = row["does"] or ""
             if row["kind"] == _REQUEST:
@@ -129,12 +173,20 @@ class _Records:
         return None if row["comm"] is None else self.number.get(row["comm"])
 
     def _envelope(self, row: dict[str, Any]) -> tuple[int, int, int, int] | None:
-        """Return partner, communicator, tag and size of a message; None, counted, where one is not recorded."""
+        """Return partner, communicator, tag and size of a message; None, counted, where one is not
+        recorded.
+        """
         comm = self._comm(row)
         partner, tag, size = row["partner"], row["tag"], row["size_bytes"]
         if partner is None:
             return None  # no message: MPI_PROC_NULL
-        if comm is None or tag is None or size is None or tag < 0 or not 0 <= partner < len(self.comms[comm]):
+        if (
+            comm is None
+            or tag is None
+            or size is None
+            or tag < 0
+            or not 0 <= partner < len(self.comms[comm])
+        ):
             self.lost[_UNTOLD] += 1
             return None
         return partner, comm, tag, size
@@ -169,9 +221,20 @@ class _Records:
         if comm is None or does.removeprefix("i") not in _COLLECTIVES or (row["root"] or 0) < 0:
             self.lost[_UNTOLD] += 1
             return
-        about = (does.removeprefix("i") if started else does, comm, row["root"], row["size_bytes"], row["receive_bytes"])
+        about = (
+            does.removeprefix("i") if started else does,
+            comm,
+            row["root"],
+            row["size_bytes"],
+            row["receive_bytes"],
+        )
         if started:
-            call.first.append(("non_blocking_collective_request", self._new(row, "non_blocking_collective_complete", about)))
+            call.first.append(
+                (
+                    "non_blocking_collective_request",
+                    self._new(row, "non_blocking_collective_complete", about),
+                )
+            )
         else:
             call.first.append(("mpi_collective_begin",))
             call.last.append(("mpi_collective_end", *about))

@@ -1,17 +1,21 @@
-"""A run as a trace of Dimemas, the message-passing simulator of BSC: bursts, and messages between threads and between tasks.
+"""A run as a trace of Dimemas, the message-passing simulator of BSC: bursts, and messages between
+threads and between tasks.
 
     Steps -> operations -> threads of each task -> text
 
-A task is a rank.  The simulator's reader has no record for work of a device: a thread of a task stands for a stream as well as for a host
-thread, and one thread waits for another by a message of 0 bytes, as Dimemas has them between threads ("low level transfers").  What lasts
-but keeps no track busy (the delivery of a launch, the return from a wait) is on threads of its own, those of each track apart.  Where one
-rank waits for another, that is a message between tasks, of its recorded size where it is an MPI message.
+A task is a rank.  The simulator's reader has no record for work of a device: a thread of a task
+stands for a stream as well as for a host thread, and one thread waits for another by a message of 0
+bytes, as Dimemas has them between threads ("low level transfers").  What lasts but keeps no track
+busy (the delivery of a launch, the return from a wait) is on threads of its own, those of each
+track apart.  Where one rank waits for another, that is a message between tasks, of its recorded
+size where it is an MPI message.
 
-A thread does one record after the other.  So an operation is put on a thread that is free when it begins, and each thread has its
-operations in the order of time.  Replayed with messages that cost nothing and a processor for each thread, every instant is at its
-nanosecond.  Names have no place.
+A thread does one record after the other.  So an operation is put on a thread that is free when it
+begins, and each thread has its operations in the order of time.  Replayed with messages that cost
+nothing and a processor for each thread, every instant is at its nanosecond.  Names have no place.
 
-Format, as the simulator reads it (``Simulator/input/file_data_access.c`` of bsc-performance-tools/dimemas, GitHub)::
+Format, as the simulator reads it (``Simulator/input/file_data_access.c`` of
+bsc-performance-tools/dimemas, GitHub)::
 
     #DIMEMAS:name:1,OFFSET:TASKS(THREADS,...),COMMUNICATORS        OFFSET: of the first line of offsets [B]
     d:1:COMMUNICATOR:SIZE:TASK:...                                 members of a communicator
@@ -108,13 +112,23 @@ def _threads(steps: Steps) -> list[list[list[str]]]:
             key: tuple[object, ...] = (*sender, *receiver) if within else (sender[0], receiver[0])
             tag = tags[key] = tags.get(key, -1) + 1
             to, giver = (receiver[1], sender[1]) if within else (-1, -1)
-            sent[before].append(f"2:{sender[0]}:{sender[1]}:{receiver[0]}:{to}:{size}:{tag}:{_WORLD}:{_IMMEDIATE}\n")
-            received[number].append(f"3:{receiver[0]}:{receiver[1]}:{sender[0]}:{giver}:{size}:{tag}:{_WORLD}:0\n")
+            sent[before].append(
+                f"2:{sender[0]}:{sender[1]}:{receiver[0]}:{to}:{size}:{tag}:{_WORLD}:{_IMMEDIATE}\n"
+            )
+            received[number].append(
+                f"3:{receiver[0]}:{receiver[1]}:{sender[0]}:{giver}:{size}:{tag}:{_WORLD}:0\n"
+            )
     for number in order:
         operation = operations[number]
         task, place = out[operation.rank], thread[number]
         task.extend([] for _ in range(place + 1 - len(task)))
-        burst = [f"1:{operation.rank}:{place}:{operation.lasts // 10**9}.{operation.lasts % 10**9:09}\n"] if operation.lasts else []
+        burst = (
+            [
+                f"1:{operation.rank}:{place}:{operation.lasts // 10**9}.{operation.lasts % 10**9:09}\n"
+            ]
+            if operation.lasts
+            else []
+        )
         task[place] += [*received[number], *burst, *sent[number]]
     for rank, task in enumerate(out):
         task.extend([] for _ in range(not task))
@@ -126,22 +140,29 @@ def _threads(steps: Steps) -> list[list[list[str]]]:
 
 
 def _operations(steps: Steps) -> list[_Operation]:
-    """Return an operation for each instant, which lasts what no edge explains, and one for each edge that lasts.
+    """Return an operation for each instant, which lasts what no edge explains, and one for each
+    edge that lasts.
 
-    The operation of instant v has the number v; that of the run's start is no one's, and nothing waits for it.
+    The operation of instant v has the number v; that of the run's start is no one's, and nothing
+    waits for it.
     """
     graph = steps.graph
     times = steps.time_ns.tolist()
     track = [-1, *np.repeat(steps.rows["track"].to_numpy(), 2).tolist()]
     residual = graph.residual_ns.tolist()
     ranks = np.maximum(steps.rank_of_instant, 0).tolist()
-    out = [_Operation(ranks[v], track[v], False, times[v] - residual[v], residual[v]) for v in range(len(times))]
+    out = [
+        _Operation(ranks[v], track[v], False, times[v] - residual[v], residual[v])
+        for v in range(len(times))
+    ]
     out[0] = _Operation(0, -1, False, 0, 0)
     busy = np.isin(graph.kind, [EDGE[word] for word in BUSY]).tolist()
     edges = np.flatnonzero(~steps.idle)
     meets = graph.kind == EDGE["meet"]
     columns = (graph.source, graph.target, graph.lag_ns, steps.crosses, steps.message_bytes, meets)
-    for edge, source, target, lag, crosses, size, meet in zip(edges.tolist(), *(c[edges].tolist() for c in columns), strict=True):
+    for edge, source, target, lag, crosses, size, meet in zip(
+        edges.tolist(), *(c[edges].tolist() for c in columns), strict=True
+    ):
         before = [(source, size if crosses else 0)] if source else []
         if not lag:
             out[target].after += before
@@ -155,18 +176,33 @@ def _operations(steps: Steps) -> list[_Operation]:
         out.append(_Operation(ranks[target], track[target], not busy[edge], begin, lag, before))
     if steps.beyond_ns:
         last = int(np.argmax(steps.time_ns))
-        out.append(_Operation(ranks[last], track[last], True, times[last], steps.beyond_ns, [(last, 0)] if last else []))
+        out.append(
+            _Operation(
+                ranks[last],
+                track[last],
+                True,
+                times[last],
+                steps.beyond_ns,
+                [(last, 0)] if last else [],
+            )
+        )
     return out
 
 
 def _order(operations: list[_Operation]) -> list[int]:
-    """Return the operations by the time at which they begin, each after all that it waits for; without the run's start."""
+    """Return the operations by the time at which they begin, each after all that it waits for;
+    without the run's start.
+    """
     waiting = [len(operation.after) for operation in operations]
     followers: dict[int, list[int]] = defaultdict(list)
     for number, operation in enumerate(operations):
         for before, _ in operation.after:
             followers[before].append(number)
-    ready = [(operation.begin, number) for number, operation in enumerate(operations) if number and not operation.after]
+    ready = [
+        (operation.begin, number)
+        for number, operation in enumerate(operations)
+        if number and not operation.after
+    ]
     heapq.heapify(ready)
     out: list[int] = []
     while ready:
@@ -180,7 +216,9 @@ def _order(operations: list[_Operation]) -> list[int]:
 
 
 def _placed(operations: list[_Operation], order: list[int]) -> list[int]:
-    """Return the thread of each operation: one of its track that is free when it begins, where it can that of what it waits for."""
+    """Return the thread of each operation: one of its track that is free when it begins, where it
+    can that of what it waits for.
+    """
     lanes: dict[tuple[int, int, bool], list[list[int]]] = defaultdict(list)
     used: dict[int, int] = defaultdict(int)
     thread = [0] * len(operations)

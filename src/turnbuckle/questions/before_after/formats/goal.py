@@ -1,12 +1,15 @@
-"""A run as a GOAL schedule, the input of LogGOPSim: ``calc``, ``send`` and ``recv`` of each rank, and what requires what.
+"""A run as a GOAL schedule, the input of LogGOPSim: ``calc``, ``send`` and ``recv`` of each rank,
+and what requires what.
 
     Steps -> operations on processors -> text
 
-Every activity of the run is on the processor of its track.  What lasts but keeps no track busy (the delivery of a launch, the return from
-a wait) is on processors of its own, as many as are needed for what lasts at once; instants at which several waits come together last
-nothing, and are on processor 0 with the messages.  So no operation waits for a processor, and a replay with messages that cost
-nothing ends every instant at its nanosecond.  Where one rank waits for another, that is a message: of its recorded size where it is an MPI
-message, else of one byte.  What an exchange took is a ``calc`` after it, so that costs of a network come on top.
+Every activity of the run is on the processor of its track.  What lasts but keeps no track busy (the
+delivery of a launch, the return from a wait) is on processors of its own, as many as are needed for
+what lasts at once; instants at which several waits come together last nothing, and are on processor
+0 with the messages.  So no operation waits for a processor, and a replay with messages that cost
+nothing ends every instant at its nanosecond.  Where one rank waits for another, that is a message:
+of its recorded size where it is an MPI message, else of one byte.  What an exchange took is a
+``calc`` after it, so that costs of a network come on top.
 
 Labels stand before the dependencies that name them, as LogGOPSim's txt2bin needs it.
 
@@ -14,7 +17,8 @@ Errors:
 
     A480  a rank needs more processors than the format numbers
 
-Format: Hoefler, Siebert and Lumsdaine, *Group Operation Assembly Language*, ICPP 2009; grammar of LogGOPSim's ``txt2bin.re``.
+Format: Hoefler, Siebert and Lumsdaine, *Group Operation Assembly Language*, ICPP 2009; grammar of
+LogGOPSim's ``txt2bin.re``.
 """
 
 from __future__ import annotations
@@ -51,7 +55,9 @@ class _Rank:
 
 @dataclass
 class _Lasting:
-    """Operations that last: rank, label, duration [ns], begin [ns], and the track that they keep busy."""
+    """Operations that last: rank, label, duration [ns], begin [ns], and the track that they keep
+    busy.
+    """
 
     rows: list[tuple[int, str, int, int, int]] = field(default_factory=list)
 
@@ -72,7 +78,10 @@ def lines(steps: Steps) -> Iterator[str]:
     for (rank, label, duration, _, _), cpu in zip(lasting.rows, processors.cpu, strict=True):
         ranks[rank].lines.append(f"{label}: calc {duration} cpu {cpu}")
     projected = f", projected on {clean(steps.projected_on, 120)}" if steps.projected_on else ""
-    yield f"// turnbuckle {version('turnbuckle')}, run time {steps.run_time_ns} ns where messages cost nothing{projected}"
+    yield (
+        f"// turnbuckle {version('turnbuckle')}, run time {steps.run_time_ns} ns where messages "
+        f"cost nothing{projected}"
+    )
     yield f"num_ranks {steps.ranks}"
     for number, operations in enumerate(ranks):
         yield f"// rank {number}: cpu 0 instants and messages{processors.named[number]}"
@@ -87,7 +96,9 @@ def _label(instant: int) -> str:
 
 
 def _alone(steps: Steps) -> Int:
-    """Return the edge that is all an instant waits for, where it is of its own rank; -1 for others."""
+    """Return the edge that is all an instant waits for, where it is of its own rank; -1 for
+    others.
+    """
     graph = steps.graph
     held = np.flatnonzero(~steps.idle)
     out: Int = np.full(len(steps.time_ns), -1, dtype=np.int64)
@@ -105,9 +116,22 @@ def _waits(steps: Steps, ranks: list[_Rank], lasting: _Lasting) -> None:
     tags: dict[tuple[int, int], int] = {}
     busy, track = _busy(steps), _track(steps)
     edges = np.flatnonzero(shared)
-    columns = (graph.source, graph.target, graph.lag_ns, steps.crosses, steps.message_bytes, graph.kind == EDGE["meet"])
-    for edge, source, target, lag, crosses, size, meets in zip(edges.tolist(), *(c[edges].tolist() for c in columns), strict=True):
-        rank, giver, before = int(steps.rank_of_instant[target]), int(steps.rank_of_instant[source]), _label(source) if source else ""
+    columns = (
+        graph.source,
+        graph.target,
+        graph.lag_ns,
+        steps.crosses,
+        steps.message_bytes,
+        graph.kind == EDGE["meet"],
+    )
+    for edge, source, target, lag, crosses, size, meets in zip(
+        edges.tolist(), *(c[edges].tolist() for c in columns), strict=True
+    ):
+        rank, giver, before = (
+            int(steps.rank_of_instant[target]),
+            int(steps.rank_of_instant[source]),
+            _label(source) if source else "",
+        )
         begin = int(steps.time_ns[source])
         if crosses:
             tag = tags[giver, rank] = tags.get((giver, rank), -1) + 1
@@ -115,12 +139,15 @@ def _waits(steps: Steps, ranks: list[_Rank], lasting: _Lasting) -> None:
             ranks[giver].requires.append(f"s{edge} requires {before}")
             ranks[rank].lines.append(f"r{edge}: recv {size}b from {giver} tag {tag} cpu 0")
             if meets:
-                # a receive is posted when its call begins, or that of the other side of a collective
+                # a receive is posted when its call begins, or that of the other side of a
+                # collective
                 ranks[rank].requires.append(f"r{edge} requires {_label(target - 1)}")
                 begin = max(begin, int(steps.time_ns[target - 1]))
             before = f"r{edge}"
         if lag:
-            lasting.rows.append((rank, f"e{edge}", lag, begin, track[target] if busy[edge] else _NO_TRACK))
+            lasting.rows.append(
+                (rank, f"e{edge}", lag, begin, track[target] if busy[edge] else _NO_TRACK)
+            )
             if before:
                 ranks[rank].requires.append(f"e{edge} requires {before}")
             before = f"e{edge}"
@@ -134,14 +161,24 @@ def _instants(steps: Steps, ranks: list[_Rank], lasting: _Lasting) -> None:
     edge_ns = np.where(alone >= 0, graph.lag_ns[np.maximum(alone, 0)], 0) if len(graph.kind) else 0
     lasts = graph.residual_ns + edge_ns
     columns = (steps.rank_of_instant, alone, lasts, steps.time_ns - lasts)
-    for instant, (rank, edge, duration, begin) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+    for instant, (rank, edge, duration, begin) in enumerate(
+        zip(*(c.tolist() for c in columns), strict=True)
+    ):
         label = _label(instant)
         if not instant:
             continue
         if edge >= 0 and graph.source[edge]:
             ranks[rank].requires.append(f"{label} requires {_label(int(graph.source[edge]))}")
         if duration:
-            lasting.rows.append((rank, label, duration, begin, track[instant] if edge < 0 or busy[edge] else _NO_TRACK))
+            lasting.rows.append(
+                (
+                    rank,
+                    label,
+                    duration,
+                    begin,
+                    track[instant] if edge < 0 or busy[edge] else _NO_TRACK,
+                )
+            )
         else:
             ranks[rank].lines.append(f"{label}: calc 0 cpu 0")
     last = int(np.argmax(steps.time_ns))
@@ -171,7 +208,9 @@ class _Processors:
 
 
 def _processors(steps: Steps, lasting: _Lasting) -> _Processors:
-    """Give every operation a processor that is free while it lasts: the first of its track, or else one more.  Raises A480."""
+    """Give every operation a processor that is free while it lasts: the first of its track, or else
+    one more.  Raises A480.
+    """
     lanes: dict[tuple[int, int], list[tuple[int, int]]] = {}
     lane = [0] * len(lasting.rows)
     for row in sorted(range(len(lasting.rows)), key=lambda k: lasting.rows[k][3]):
@@ -191,7 +230,12 @@ def _processors(steps: Steps, lasting: _Lasting) -> _Processors:
         first[rank, track] = used[rank]
         used[rank] += count
         last = f" to {used[rank] - 1}" if count > 1 else ""
-        named[rank] += f"; {used[rank] - count}{last} {'waits' if track == _NO_TRACK else steps.track_name(track)}"
+        named[rank] += (
+            f"; {used[rank] - count}{last} "
+            f"{'waits' if track == _NO_TRACK else steps.track_name(track)}"
+        )
     if (most := max(used)) > _MOST:
         raise error_of("A480", found=f"rank {used.index(most)} needs {most} of them", most=_MOST)
-    return _Processors([first[row[0], row[4]] + k for row, k in zip(lasting.rows, lane, strict=True)], named)
+    return _Processors(
+        [first[row[0], row[4]] + k for row, k in zip(lasting.rows, lane, strict=True)], named
+    )

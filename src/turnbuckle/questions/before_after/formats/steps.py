@@ -1,9 +1,10 @@
-"""Steps of a run as a simulator takes them: instants, what each waits for and how long, and the process that each belongs to.
+"""Steps of a run as a simulator takes them: instants, what each waits for and how long, and the
+process that each belongs to.
 
     Run -> graph of instants, lags in whole nanoseconds -> Steps
 
-The run is taken as recorded, or as projected on another machine.  Lags of a projected run are rounded to the nanosecond, and its instants
-are those of the rounded lags.
+The run is taken as recorded, or as projected on another machine.  Lags of a projected run are
+rounded to the nanosecond, and its instants are those of the rounded lags.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from turnbuckle.questions.whatif.question import edited
 from turnbuckle.replay.timeline import TimelineReplay
 from turnbuckle.trace.ids import process_of, thread_number
 
-#: Least size of a message: the first byte is free in LogGP, and LogGOPSim takes a message without bytes for a very long one.
+#: Least size of a message: the first byte is free in LogGP, and LogGOPSim takes a message without
+#: bytes for a very long one.
 _LEAST_BYTES: Final = 1
 
 
@@ -45,8 +47,10 @@ class Steps:
     profile : the recording.
     graph : instants and edges; `Graph.lag_ns` are the lags of the run that is written.
     time_ns : when each instant happens [ns after the run's start], shape (instants,).
-    run_time_ns : run time [ns]; it may end later than the last instant, where something ends that is no activity of the graph.
-    projected_on : machine, network and changes that the times are projected for; empty for those of the recording.
+    run_time_ns : run time [ns]; it may end later than the last instant, where something ends that
+        is no activity of the graph.
+    projected_on : machine, network and changes that the times are projected for; empty for those of
+        the recording.
     """
 
     profile: Profile
@@ -57,19 +61,26 @@ class Steps:
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """Return the activities of the graph: kind, category, direction, memory, size_bytes, name, track, process, row and label."""
+        """Return the activities of the graph: kind, category, direction, memory, size_bytes, name,
+        track, process, row and label.
+        """
         columns = ["kind", "category", "direction", "memory", "size_bytes", "name", "track", "row"]
         rows = self.profile.activities[self.graph.activity].select(columns)
-        return rows.join(self.profile.tracks, on="track", how="left", maintain_order="left").with_columns(
-            label=self.profile.trace.text(rows)
-        )
+        return rows.join(
+            self.profile.tracks, on="track", how="left", maintain_order="left"
+        ).with_columns(label=self.profile.trace.text(rows))
 
     @cached_property
     def rank(self) -> Int:
-        """Return the rank of each activity: its process by its rank in the world where all are recorded, else by its number."""
+        """Return the rank of each activity: its process by its rank in the world where all are
+        recorded, else by its number.
+        """
         process = self.rows["process"].fill_null(-1).to_numpy()
         processes = np.unique(process[process >= 0])
-        in_world = {process_of(thread): rank for thread, rank in self.profile.trace.mpi_ranks.select("thread", "rank").iter_rows()}
+        in_world = {
+            process_of(thread): rank
+            for thread, rank in self.profile.trace.mpi_ranks.select("thread", "rank").iter_rows()
+        }
         ranks = [in_world.get(int(p), -1) for p in processes]
         if len(set(ranks)) == len(ranks) and all(rank >= 0 for rank in ranks):
             processes = processes[np.argsort(ranks)]
@@ -89,9 +100,13 @@ class Steps:
 
     @cached_property
     def waits(self) -> Int:
-        """Return the number of edges to each instant that do not come from the run's start without a lag."""
+        """Return the number of edges to each instant that do not come from the run's start without
+        a lag.
+        """
         graph = self.graph
-        counts: Int = np.bincount(graph.target[~self.idle], minlength=len(self.time_ns)).astype(np.int64)
+        counts: Int = np.bincount(graph.target[~self.idle], minlength=len(self.time_ns)).astype(
+            np.int64
+        )
         return counts
 
     @cached_property
@@ -102,23 +117,42 @@ class Steps:
     @cached_property
     def crosses(self) -> Bool:
         """Return which edges lead from one rank to another."""
-        before, after = self.rank_of_instant[self.graph.source], self.rank_of_instant[self.graph.target]
+        before, after = (
+            self.rank_of_instant[self.graph.source],
+            self.rank_of_instant[self.graph.target],
+        )
         return np.asarray((before >= 0) & (before != after))
 
     @cached_property
     def message_bytes(self) -> Int:
-        """Return the size of the MPI message behind each edge [B]; 1 for edges that carry none, or one of unknown size."""
+        """Return the size of the MPI message behind each edge [B]; 1 for edges that carry none, or
+        one of unknown size.
+        """
         graph = self.graph
         out: Int = np.full(len(graph.kind), _LEAST_BYTES, dtype=np.int64)
-        exchanged = exchanges(activities(self.profile), self.profile.trace) if self.profile.trace.mpi.height else None
+        exchanged = (
+            exchanges(activities(self.profile), self.profile.trace)
+            if self.profile.trace.mpi.height
+            else None
+        )
         if exchanged is None or not exchanged.messages.height:
             return out
-        pairs = exchanged.messages.select(first="activity", then="done_r", size="size_bytes").drop_nulls()
+        pairs = exchanged.messages.select(
+            first="activity", then="done_r", size="size_bytes"
+        ).drop_nulls()
         sizes = pairs.group_by("first", "then").agg(pl.col("size").sum())
         meets = np.flatnonzero(graph.kind == EDGE["meet"])
-        edges = pl.DataFrame({"edge": meets, "first": (graph.source[meets] - 1) // 2, "then": (graph.target[meets] - 1) // 2})
+        edges = pl.DataFrame(
+            {
+                "edge": meets,
+                "first": (graph.source[meets] - 1) // 2,
+                "then": (graph.target[meets] - 1) // 2,
+            }
+        )
         edges = edges.with_columns(pl.col("first", "then").cast(pl.Int64))
-        carried = edges.join(sizes.with_columns(pl.col("first", "then").cast(pl.Int64)), on=["first", "then"])
+        carried = edges.join(
+            sizes.with_columns(pl.col("first", "then").cast(pl.Int64)), on=["first", "then"]
+        )
         out[carried["edge"].to_numpy()] = np.maximum(carried["size"].to_numpy(), _LEAST_BYTES)
         return out
 
@@ -132,13 +166,22 @@ class Steps:
         row = self.profile.tracks.row(by_predicate=pl.col("track") == track, named=True)
         if row["what"] == "stream":
             return f"GPU {row['device']} stream {row['stream']}"
-        return f"host thread {thread_number(row['thread'])}" if row["what"] == "thread" and row["thread"] is not None else "host"
+        return (
+            f"host thread {thread_number(row['thread'])}"
+            if row["what"] == "thread" and row["thread"] is not None
+            else "host"
+        )
 
 
 def steps(
-    run: Run, target: Machine | None = None, model: Model | None = None, network: OnNetwork | None = None, apply: Sequence[str] = ()
+    run: Run,
+    target: Machine | None = None,
+    model: Model | None = None,
+    network: OnNetwork | None = None,
+    apply: Sequence[str] = (),
 ) -> Steps:
-    """Return the steps of a run: as recorded, or on a target, over another network, or with changes to the program.
+    """Return the steps of a run: as recorded, or on a target, over another network, or with changes
+    to the program.
 
     Raises
     ------
@@ -153,9 +196,19 @@ def steps(
     priced = replace(model or nething(), replay="timeline")
     changes = changes_of(run, apply, priced, network)
     ready = run.prepared(priced)
-    both = on_both(run.profile, run.source, target or run.source, priced, ready=ready, network=network, edited=changes)
+    both = on_both(
+        run.profile,
+        run.source,
+        target or run.source,
+        priced,
+        ready=ready,
+        network=network,
+        edited=changes,
+    )
     lags = np.rint(lags_ns(both.timeline, both.change)).astype(np.int64)
-    rounded = TimelineReplay.compiled(replace(both.timeline.graph, lag_ns=lags), both.timeline.run, _pieces(both.timeline))
+    rounded = TimelineReplay.compiled(
+        replace(both.timeline.graph, lag_ns=lags), both.timeline.run, _pieces(both.timeline)
+    )
     time_ns = rounded.recorded_ns()
     beyond = run.profile.run_time_ns - int(both.recorded.graph.time_ns.max())
     machine = "" if target is None or target is run.source else target.name
@@ -163,8 +216,12 @@ def steps(
     return Steps(run.profile, rounded.graph, time_ns, int(time_ns.max()) + beyond, projected_on)
 
 
-def changes_of(run: Run, apply: Sequence[str], model: Model, network: OnNetwork | None) -> tuple[Prepared, tuple[str, ...]] | None:
-    """Return a run with changes to the program by the end of most gain, and their names; None without changes.  Raises A440."""
+def changes_of(
+    run: Run, apply: Sequence[str], model: Model, network: OnNetwork | None
+) -> tuple[Prepared, tuple[str, ...]] | None:
+    """Return a run with changes to the program by the end of most gain, and their names; None
+    without changes.  Raises A440.
+    """
     if apply and network is not None:
         raise error_of("A440")
     return (edited(run, apply, model), tuple(dict.fromkeys(apply))) if apply else None

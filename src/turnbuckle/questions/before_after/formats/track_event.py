@@ -1,10 +1,12 @@
-"""A run before and after as Perfetto's own protobuf trace, for ui.perfetto.dev and the trace processor.
+"""A run before and after as Perfetto's own protobuf trace, for ui.perfetto.dev and the trace
+processor.
 
     Moved -> tracks, slices, flows, critical paths, accumulated delay -> packets
 
-The same tracks and slices as in the JSON (`turnbuckle.questions.before_after.perfetto`): measured and projected tracks of a process
-stand one below the other, both with the run's start at 0.  Times are whole nanoseconds, which are the format's own.  Slices are pairs of
-begin and end, each track in its order.
+The same tracks and slices as in the JSON (`turnbuckle.questions.before_after.perfetto`): measured
+and projected tracks of a process stand one below the other, both with the run's start at 0.  Times
+are whole nanoseconds, which are the format's own.  Slices are pairs of begin and end, each track in
+its order.
 
 Format: ``perfetto/trace/trace_packet.proto`` and ``track_event/*.proto`` of Perfetto.
 """
@@ -31,7 +33,16 @@ _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _SEQUENCE_FLAGS, _TRACK_DESCRIPTOR = 8, 10,
 _UUID, _NAME, _PARENT, _COUNTER, _ORDERING, _RANK = 1, 2, 5, 8, 11, 12
 _EXPLICIT: Final = 3
 #: Fields of ``TrackEvent``, and its types.
-_ANNOTATION, _TYPE, _TRACK, _CATEGORY, _EVENT_NAME, _COUNTER_VALUE, _FLOW, _ENDING_FLOW = 4, 9, 11, 22, 23, 30, 47, 48
+_ANNOTATION, _TYPE, _TRACK, _CATEGORY, _EVENT_NAME, _COUNTER_VALUE, _FLOW, _ENDING_FLOW = (
+    4,
+    9,
+    11,
+    22,
+    23,
+    30,
+    47,
+    48,
+)
 _BEGIN, _END, _COUNT = 1, 2, 4
 #: Fields of ``DebugAnnotation``.
 _KEY, _BOOL, _INT, _TEXT = 10, 2, 4, 6
@@ -62,7 +73,12 @@ def _packets(run: Moved, about: dict[str, Any]) -> Iterator[bytes]:
     places = [perfetto.places(run.profile, side, run.table["track"].to_numpy()) for side in sides]
     yield _descriptor(perfetto.PATHS, "critical path", None, 0) + number(_SEQUENCE_FLAGS, _CLEARED)
     for side, place in zip(sides, places, strict=True):
-        yield _descriptor(perfetto.path_track(side), f"{side.word} on {side.machine}", perfetto.PATHS, int(side.after))
+        yield _descriptor(
+            perfetto.path_track(side),
+            f"{side.word} on {side.machine}",
+            perfetto.PATHS,
+            int(side.after),
+        )
         for pid, name in perfetto.process_names(run, sides, side):
             yield _descriptor(pid, name, None, pid)
         frame = perfetto.slices(run, labels, side, place)
@@ -79,20 +95,32 @@ def _packets(run: Moved, about: dict[str, Any]) -> Iterator[bytes]:
 
 
 def _descriptor(uuid: int, name: str, parent: int | None, rank: int) -> bytes:
-    inside = number(_UUID, uuid) + text(_NAME, clean(name)) + number(_ORDERING, _EXPLICIT) + number(_RANK, rank)
-    return number(_SEQUENCE, _ONE_SEQUENCE) + chunk(_TRACK_DESCRIPTOR, inside + (b"" if parent is None else number(_PARENT, parent)))
+    inside = (
+        number(_UUID, uuid)
+        + text(_NAME, clean(name))
+        + number(_ORDERING, _EXPLICIT)
+        + number(_RANK, rank)
+    )
+    return number(_SEQUENCE, _ONE_SEQUENCE) + chunk(
+        _TRACK_DESCRIPTOR, inside + (b"" if parent is None else number(_PARENT, parent))
+    )
 
 
 def _event(time_ns: int, kind: int, track: int, inside: bytes = b"") -> bytes:
     event = number(_TYPE, kind) + number(_TRACK, track) + inside
-    return number(_TIMESTAMP, time_ns) + number(_SEQUENCE, _ONE_SEQUENCE) + chunk(_TRACK_EVENT, event)
+    return (
+        number(_TIMESTAMP, time_ns) + number(_SEQUENCE, _ONE_SEQUENCE) + chunk(_TRACK_EVENT, event)
+    )
 
 
 def _annotation(key: str, value: bool | int | str) -> bytes:
     """Return one argument of a slice."""
     if isinstance(value, bool):
         return chunk(_ANNOTATION, text(_KEY, key) + number(_BOOL, value))
-    return chunk(_ANNOTATION, text(_KEY, key) + (number(_INT, value) if isinstance(value, int) else text(_TEXT, value)))
+    return chunk(
+        _ANNOTATION,
+        text(_KEY, key) + (number(_INT, value) if isinstance(value, int) else text(_TEXT, value)),
+    )
 
 
 def _flow(field: int, value: int) -> bytes:
@@ -113,12 +141,20 @@ def _nested(track: int, rows: pl.DataFrame, side: Side) -> Iterator[bytes]:
 
 def _slice(row: dict[str, Any], side: Side) -> bytes:
     name = perfetto.unquoted(row["label"])
-    out = text(_EVENT_NAME, name) + text(_CATEGORY, row["cat"]) + (text(_CATEGORY, "critical") if row["critical"] else b"")
+    out = (
+        text(_EVENT_NAME, name)
+        + text(_CATEGORY, row["cat"])
+        + (text(_CATEGORY, "critical") if row["critical"] else b"")
+    )
     out += b"".join(_annotation(key, row[key]) for key in _ARGUMENTS if row[key] is not None)
     if side.after:
         moves = {f"{key}_ns": round(row[key] * 1e9) for key in _MOVES}
         out += b"".join(_annotation(key, value) for key, value in moves.items() if value)
-        out += b"".join(_annotation(key, str(row[key])) for key in ("reason", "held_by", "ended_by") if row[key] is not None)
+        out += b"".join(
+            _annotation(key, str(row[key]))
+            for key in ("reason", "held_by", "ended_by")
+            if row[key] is not None
+        )
     if row["flow_in"] is not None:
         out += _flow(_ENDING_FLOW, 2 * row["flow_in"] + 1 + side.after)
     elif row["flow_out"]:
@@ -126,22 +162,45 @@ def _slice(row: dict[str, Any], side: Side) -> bytes:
     return out
 
 
-def _critical(about: dict[str, Any], side: Side, shown: pl.DataFrame, names: list[str]) -> Iterator[bytes]:
-    """Yield the critical path of one side: a slice around it that names the answer behind it, and its steps."""
+def _critical(
+    about: dict[str, Any], side: Side, shown: pl.DataFrame, names: list[str]
+) -> Iterator[bytes]:
+    """Yield the critical path of one side: a slice around it that names the answer behind it, and
+    its steps.
+    """
     track = perfetto.path_track(side)
     name, arguments = perfetto.run_words(about, side)
     head = text(_EVENT_NAME, name) + text(_CATEGORY, "run")
-    head += b"".join(_annotation(key, value if isinstance(value, str) else str(value)) for key, value in arguments.items())
+    head += b"".join(
+        _annotation(key, value if isinstance(value, str) else str(value))
+        for key, value in arguments.items()
+    )
     yield _event(int(shown["ts"][0]), _BEGIN, track, head)
-    for ts, end, moved, step in zip(shown["ts"].to_list(), shown["end"].to_list(), shown["moved_ns"].to_list(), names, strict=True):
-        yield _event(ts, _BEGIN, track, text(_EVENT_NAME, step) + text(_CATEGORY, "critical") + _annotation("delay_ns", moved))
+    for ts, end, moved, step in zip(
+        shown["ts"].to_list(),
+        shown["end"].to_list(),
+        shown["moved_ns"].to_list(),
+        names,
+        strict=True,
+    ):
+        yield _event(
+            ts,
+            _BEGIN,
+            track,
+            text(_EVENT_NAME, step) + text(_CATEGORY, "critical") + _annotation("delay_ns", moved),
+        )
         yield _event(end, _END, track)
     yield _event(int(shown["end"][-1]), _END, track)
 
 
 def _delay(shown: pl.DataFrame) -> Iterator[bytes]:
     """Yield how much later than recorded the critical path is, wherever that changes [ns]."""
-    inside = number(_UUID, _DELAY) + text(_NAME, "accumulated delay [ns]") + number(_PARENT, perfetto.PATHS) + chunk(_COUNTER, b"")
+    inside = (
+        number(_UUID, _DELAY)
+        + text(_NAME, "accumulated delay [ns]")
+        + number(_PARENT, perfetto.PATHS)
+        + chunk(_COUNTER, b"")
+    )
     yield number(_SEQUENCE, _ONE_SEQUENCE) + chunk(_TRACK_DESCRIPTOR, inside)
     changed = shown.filter((pl.col("moved_ns") != pl.col("moved_ns").shift(1)).fill_null(True))
     for end, moved in changed.select("end", "moved_ns").iter_rows():

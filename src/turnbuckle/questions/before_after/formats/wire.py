@@ -1,4 +1,5 @@
-"""Writer of protobuf's wire format, as far as the traces here need it: numbers, texts and messages, each behind its field number.
+"""Writer of protobuf's wire format, as far as the traces here need it: numbers, texts and messages,
+each behind its field number.
 
 The reverse of `turnbuckle.trace.readers.chakra.wire`.
 """

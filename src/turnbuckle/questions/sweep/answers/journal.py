@@ -1,13 +1,16 @@
-"""Journal of a sweep's answers: a file of JSON lines that is only appended to, so that a kill costs only the points in progress.
+"""Journal of a sweep's answers: a file of JSON lines that is only appended to, so that a kill costs
+only the points in progress.
 
-Every batch of answers is on the disk before the next is asked for (fsync).  A last line that a kill tore is cut off; the points in it are
-computed again.  One process at a time may write to a journal, which a lock (flock) on the file itself holds to; a lock ends with its
-process, however that ends.  Where the file system has no locks, as some network file systems, `Journal.locked` says so.
+Every batch of answers is on the disk before the next is asked for (fsync).  A last line that a kill
+tore is cut off; the points in it are computed again.  One process at a time may write to a journal,
+which a lock (flock) on the file itself holds to; a lock ends with its process, however that ends.
+Where the file system has no locks, as some network file systems, `Journal.locked` says so.
 
-A line holds the answers of one batch that have the same results, or its refusals of one kind: keys of 16 bytes each, and each result once
-where all have the same value, else as doubles (both in base64) or as a list.  So a number takes eleven bytes.  It begins with a digest of
-itself: a line of which a byte has changed is counted, and its points are computed again.  Lines of the first two versions have no digest,
-and those of the first one hold one answer each; both are read as well.
+A line holds the answers of one batch that have the same results, or its refusals of one kind: keys
+of 16 bytes each, and each result once where all have the same value, else as doubles (both in
+base64) or as a list.  So a number takes eleven bytes.  It begins with a digest of itself: a line of
+which a byte has changed is counted, and its points are computed again.  Lines of the first two
+versions have no digest, and those of the first one hold one answer each; both are read as well.
 
     A085  another process writes to the journal
     A086  the journal cannot be opened or written, or is none
@@ -34,7 +37,9 @@ from turnbuckle.foundation.files import opened
 from turnbuckle.questions.sweep.answers.outcomes import Answers, Outcome
 
 ENDING: Final = ".journal"
-_HEADS: Final = tuple(b'{"journal": "turnbuckle sweep", "version": %d}\n' % version for version in (3, 2, 1))
+_HEADS: Final = tuple(
+    b'{"journal": "turnbuckle sweep", "version": %d}\n' % version for version in (3, 2, 1)
+)
 #: How a line with a digest begins, and hexadecimal digits of the digest.
 _MARK, _DIGITS = b'{"sha256":"', 16
 #: Bytes of a key, and those that are looked at at once for the end of the last whole line.
@@ -55,7 +60,9 @@ def beside(output: Path) -> list[Path]:
     """Return the paths of all journals of a table: its own and those of its shards."""
     with suppress(OSError):
         return sorted(
-            p for p in output.parent.iterdir() if p.name.startswith(f"{output.name}.") and p.name.endswith(ENDING) and p.is_file()
+            p
+            for p in output.parent.iterdir()
+            if p.name.startswith(f"{output.name}.") and p.name.endswith(ENDING) and p.is_file()
         )
     return []
 
@@ -91,7 +98,9 @@ def read_journal(path: Path) -> tuple[Answers, int]:
 
 
 def _checked(raw: bytes, head: bytes) -> Any:
-    """Return what a line holds; raise ValueError where its digest is another one, or is missing below the present head."""
+    """Return what a line holds; raise ValueError where its digest is another one, or is missing
+    below the present head.
+    """
     if raw.startswith(_MARK) or head == _HEADS[0]:
         end = len(_MARK) + _DIGITS
         if raw != _digested(b"{" + raw[end + len('",') :]):
@@ -116,8 +125,13 @@ def _entries(line: dict[str, Any]) -> list[tuple[str, Outcome]]:
         raise ValueError
     columns = {name: _unpacked(packed, count) for name, packed in line.get("results", {}).items()}
     refusal = str(line.get("code", "")), str(line.get("error", ""))
-    outcomes = [Outcome({name: column[k] for name, column in columns.items()}, *refusal) for k in range(count)]
-    return [(keys[2 * _KEY * k : 2 * _KEY * (k + 1)], outcome) for k, outcome in enumerate(outcomes)]
+    outcomes = [
+        Outcome({name: column[k] for name, column in columns.items()}, *refusal)
+        for k in range(count)
+    ]
+    return [
+        (keys[2 * _KEY * k : 2 * _KEY * (k + 1)], outcome) for k, outcome in enumerate(outcomes)
+    ]
 
 
 def _written(answers: Sequence[tuple[str, Outcome]]) -> bytes:
@@ -127,17 +141,23 @@ def _written(answers: Sequence[tuple[str, Outcome]]) -> bytes:
         alike.setdefault((outcome.code, outcome.error, *outcome.results), []).append((key, outcome))
     lines = []
     for (code, error, *names), some in alike.items():
-        line: dict[str, Any] = {"keys": b64encode(bytes.fromhex("".join(key for key, _ in some))).decode()}
+        line: dict[str, Any] = {
+            "keys": b64encode(bytes.fromhex("".join(key for key, _ in some))).decode()
+        }
         if code:
             line |= {"code": code, "error": error}
         else:
-            line["results"] = {name: _packed([outcome.results[name] for _, outcome in some]) for name in names}
+            line["results"] = {
+                name: _packed([outcome.results[name] for _, outcome in some]) for name in names
+            }
         lines.append(_digested(json.dumps(line, separators=(",", ":")).encode() + b"\n"))
     return b"".join(lines)
 
 
 def _packed(values: list[Any]) -> Any:
-    """Return values as JSON holds them in few bytes: one that all share, doubles in base64, or a list."""
+    """Return values as JSON holds them in few bytes: one that all share, doubles in base64, or a
+    list.
+    """
     if len({repr(v) for v in values}) == 1:
         return {"all": values[0]}
     if all(isinstance(v, float) for v in values):
@@ -148,7 +168,11 @@ def _packed(values: list[Any]) -> Any:
 def _unpacked(packed: Any, count: int) -> list[Any]:
     """Return the values of a result; raise ValueError where there are not as many as keys."""
     if isinstance(packed, dict):
-        values = [packed["all"]] * count if "all" in packed else np.frombuffer(b64decode(packed["f8"], validate=True), "<f8").tolist()
+        values = (
+            [packed["all"]] * count
+            if "all" in packed
+            else np.frombuffer(b64decode(packed["f8"], validate=True), "<f8").tolist()
+        )
     else:
         values = packed
     if not isinstance(values, list) or len(values) != count:
@@ -181,7 +205,8 @@ class Journal:
             raise _refused(path, getattr(error, "strerror", None) or "cannot be opened") from error
         try:
             self.locked = self._lock()
-            #: answers, unread: what the journal held when it was opened, as `read_journal` returns it
+            #: answers, unread: what the journal held when it was opened, as `read_journal` returns
+            #: it
             self.answers, self.unread = read_journal(path)  # refuses a file that is not a journal
             self._keep = bool(self.answers or self.unread) or not self.locked
             self._mend()
@@ -199,7 +224,9 @@ class Journal:
         os.close(self._file)
 
     def refuse(self) -> None:
-        """Release the journal because the sweep is refused; a journal without answers is removed."""
+        """Release the journal because the sweep is refused; a journal without answers is
+        removed.
+        """
         with suppress(OSError):
             if not self._keep and os.fstat(self._file).st_size <= len(_HEADS[0]):
                 self.path.unlink()
@@ -208,7 +235,12 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close() if kind is None else self.refuse()
 
     def _lock(self) -> bool:
@@ -244,7 +276,9 @@ class Journal:
                 view = view[os.write(self._file, view) :]
             os.fsync(self._file)
         except OSError as error:
-            raise error_of("A086.unwritten", where=self.path.name, found=error.strerror or "") from error
+            raise error_of(
+                "A086.unwritten", where=self.path.name, found=error.strerror or ""
+            ) from error
 
 
 def _refused(path: Path, evidence: str) -> TurnbuckleError:

@@ -1,4 +1,6 @@
-"""Answers and refusals of many points, by column: some ten bytes a number, where a dictionary takes a hundred."""
+"""Answers and refusals of many points, by column: some ten bytes a number, where a dictionary takes
+a hundred.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ class _Column:
         self._place: dict[Any, int] = {}
 
     def grow(self, room: int) -> None:
-        self.kind, self.number = (np.concatenate([a, np.zeros(room - len(a), dtype=a.dtype)]) for a in (self.kind, self.number))
+        self.kind, self.number = (
+            np.concatenate([a, np.zeros(room - len(a), dtype=a.dtype)])
+            for a in (self.kind, self.number)
+        )
 
     def put(self, index: int, value: Any) -> None:
         if value is None:
@@ -76,9 +81,20 @@ class _Column:
             values = [None if v is None else str(v) for v in (self[k] for k in range(count))]
             return pl.Series(name, values, dtype=pl.String)
         if _WORD in kinds:
-            return pl.Series(name, [self[k] for k in range(count)], dtype=pl.Int64 if kinds <= {_INT, _WORD} else pl.Float64)
-        numbers = pl.DataFrame({"kind": kind, name: number}).select(pl.when(pl.col("kind") > _NONE).then(name)).to_series().alias(name)
-        return numbers.cast(pl.Boolean if kinds == {_BOOL} else pl.Int64 if kinds == {_INT} else pl.Float64)
+            return pl.Series(
+                name,
+                [self[k] for k in range(count)],
+                dtype=pl.Int64 if kinds <= {_INT, _WORD} else pl.Float64,
+            )
+        numbers = (
+            pl.DataFrame({"kind": kind, name: number})
+            .select(pl.when(pl.col("kind") > _NONE).then(name))
+            .to_series()
+            .alias(name)
+        )
+        return numbers.cast(
+            pl.Boolean if kinds == {_BOOL} else pl.Int64 if kinds == {_INT} else pl.Float64
+        )
 
 
 class Outcomes(Sequence[Outcome | None]):
@@ -113,17 +129,23 @@ class Outcomes(Sequence[Outcome | None]):
     def __getitem__(self, index: int | slice) -> Outcome | list[Outcome | None] | None:
         """Return an outcome, or several."""
         chosen = range(self._count)[index]
-        return self._outcome(chosen) if isinstance(chosen, int) else [self._outcome(k) for k in chosen]
+        return (
+            self._outcome(chosen) if isinstance(chosen, int) else [self._outcome(k) for k in chosen]
+        )
 
     def _outcome(self, index: int) -> Outcome | None:
         if not self._code.kind[index]:
             return None
         if code := self._code[index]:
             return Outcome({}, code, self._error[index])
-        return Outcome({name: column[index] for name, column in self._columns.items() if column.kind[index]})
+        return Outcome(
+            {name: column[index] for name, column in self._columns.items() if column.kind[index]}
+        )
 
     def put(self, index: int, outcome: Outcome) -> None:
-        """Keep an outcome in place of what was there; the number may be the next one after the last."""
+        """Keep an outcome in place of what was there; the number may be the next one after the
+        last.
+        """
         if index >= self._count:
             self._count = index + 1
             if index >= self._room:
@@ -153,7 +175,9 @@ class Outcomes(Sequence[Outcome | None]):
     @property
     def failed(self) -> dict[str, int]:
         """Count refusals by code."""
-        places, counts = np.unique(self._code.number[: self._count][~self.missing], return_counts=True)
+        places, counts = np.unique(
+            self._code.number[: self._count][~self.missing], return_counts=True
+        )
         words = (self._code.words[int(p)] for p in places)
         return dict(sorted((w, int(n)) for w, n in zip(words, counts, strict=True) if w))
 
@@ -164,7 +188,11 @@ class Outcomes(Sequence[Outcome | None]):
 
     def why(self, code: str) -> str:
         """Return the text of the first refusal of a code."""
-        first = int(np.flatnonzero(self.refused() & (self._code.number[: self._count] == self._code.words.index(code)))[0])
+        first = int(
+            np.flatnonzero(
+                self.refused() & (self._code.number[: self._count] == self._code.words.index(code))
+            )[0]
+        )
         return str(self._error[first])
 
     def names(self) -> list[str]:
@@ -172,9 +200,13 @@ class Outcomes(Sequence[Outcome | None]):
         return sorted(self._columns, key=lambda name: self._columns[name].first)
 
     def column(self, name: str, rows: np.ndarray[Any, np.dtype[np.bool_]]) -> pl.Series:
-        """Return the results of a name, or the ``code`` or ``error`` of refusals, at some points."""
+        """Return the results of a name, or the ``code`` or ``error`` of refusals, at some
+        points.
+        """
         if name in ("code", "error"):
-            words = (self._code if name == "code" else self._error).series(name, self._count, text=True)
+            words = (self._code if name == "code" else self._error).series(
+                name, self._count, text=True
+            )
             return words.filter(pl.Series(rows)).replace("", None)
         return self._columns[name].series(name, self._count, text=False).filter(pl.Series(rows))
 

@@ -1,7 +1,8 @@
 """Workers of a sweep: what runs in each, the lanes that lead to them, and the points that wait.
 
-A worker takes points in batches of one recording and hands back what it did in about `PATIENCE` seconds, so that a kill costs little
-and nobody waits for the last batch.  The recording it read last stays with it: a batch of the same recording reads nothing.
+A worker takes points in batches of one recording and hands back what it did in about `PATIENCE`
+seconds, so that a kill costs little and nobody waits for the last batch.  The recording it read
+last stays with it: a batch of the same recording reads nothing.
 
     A086  workers cannot start
     A168  a worker ended before it answered (a row of the table, where the sweep runs its own workers)
@@ -32,9 +33,11 @@ from turnbuckle.questions.sweep.points import Held, Results, scalars
 
 #: A worker hands back what it has after so long [s].
 PATIENCE: Final = 1.0
-#: Points of a batch at most; of an executor of the caller's, batches under way at once, and workers it is taken to have.
+#: Points of a batch at most; of an executor of the caller's, batches under way at once, and workers
+#: it is taken to have.
 _BATCH, _UNDER_WAY, SOME = 64, 256, 16
-#: Points of a batch where they share work; a worker hands back those that take longer than its patience.
+#: Points of a batch where they share work; a worker hands back those that take longer than its
+#: patience.
 TOGETHER: Final = 64
 
 Evaluate = Callable[[Held, Any], Results]
@@ -54,7 +57,7 @@ class Serial(Executor):
         return future
 
 
-# --- in the worker ----------------------------------------------------------------------------------------------------
+# --- in the worker --------------------------------------------------------------------------------
 
 _of_thread = threading.local()
 
@@ -68,16 +71,23 @@ class Answered:
 
 
 def answer(
-    evaluate: Evaluate, path: Path, digest: str, questions: Sequence[Any], together: Together | None = None, patience: float = PATIENCE
+    evaluate: Evaluate,
+    path: Path,
+    digest: str,
+    questions: Sequence[Any],
+    together: Together | None = None,
+    patience: float = PATIENCE,
 ) -> Answered:
     """Answer points of one recording until patience ends, at least one.
 
-    Of points that are answered together, as many are asked at once as patience may last for. A refusal is an answer. Any other error is
-    raised.
+    Of points that are answered together, as many are asked at once as patience may last for. A
+    refusal is an answer. Any other error is raised.
     """
     held: Held | None = getattr(_of_thread, "held", None)
     if held is None or _of_thread.digest != digest:
-        _of_thread.held = _of_thread.digest = None  # release the last recording before reading the next: memory holds one
+        _of_thread.held = _of_thread.digest = (
+            None  # release the last recording before reading the next: memory holds one
+        )
         held = Held(path)
         _of_thread.held, _of_thread.digest = held, digest
     began, read_before = time.monotonic(), held.reading_seconds
@@ -92,10 +102,15 @@ def answer(
     return Answered(outcomes, held.reading_seconds - read_before)
 
 
-def _outcomes(evaluate: Evaluate, held: Held, asked: Sequence[Any], together: Together | None) -> list[Outcome]:
+def _outcomes(
+    evaluate: Evaluate, held: Held, asked: Sequence[Any], together: Together | None
+) -> list[Outcome]:
     try:
         answers = [evaluate(held, asked[0])] if together is None else together(held, asked)
-        return [refusal(each) if isinstance(each, TurnbuckleError) else Outcome(scalars(each)) for each in answers]
+        return [
+            refusal(each) if isinstance(each, TurnbuckleError) else Outcome(scalars(each))
+            for each in answers
+        ]
     except InternalError:
         raise
     except TurnbuckleError as error:
@@ -126,7 +141,9 @@ def _as_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:
-        threading.Thread(target=lambda: (connection.wait([parent.sentinel]), os._exit(1)), daemon=True).start()
+        threading.Thread(
+            target=lambda: (connection.wait([parent.sentinel]), os._exit(1)), daemon=True
+        ).start()
 
 
 def once(_call: str, *args: Any) -> Answered:
@@ -137,7 +154,7 @@ def once(_call: str, *args: Any) -> Answered:
     return answer(*args)
 
 
-# --- lanes ------------------------------------------------------------------------------------------------------------
+# --- lanes ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -161,8 +178,9 @@ class Batch:
 def no_interrupt() -> Iterator[None]:
     """Block Ctrl-C while processes begin.
 
-    Ctrl-C reaches every process of the terminal, and a worker that is still importing would print a traceback. Workers inherit the mask.
-    The tracker of multiprocessing lifts the mask when it starts, so it is started before.
+    Ctrl-C reaches every process of the terminal, and a worker that is still importing would print a
+    traceback. Workers inherit the mask. The tracker of multiprocessing lifts the mask when it
+    starts, so it is started before.
     """
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -173,7 +191,9 @@ def no_interrupt() -> Iterator[None]:
 
 
 class Lane:
-    """An executor and the recording it read last; a lane without a caller's executor is one process, which the sweep may end."""
+    """An executor and the recording it read last; a lane without a caller's executor is one
+    process, which the sweep may end.
+    """
 
     def __init__(self, executor: Executor | None, workers: int = 1) -> None:
         self.own = executor is None
@@ -187,7 +207,9 @@ class Lane:
     def submit(self, *args: Any) -> Future[Answered]:
         if self._executor is None:
             # spawned, not forked: the libraries below have threads of their own
-            self._executor = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_as_worker)
+            self._executor = ProcessPoolExecutor(
+                1, mp_context=get_context("spawn"), initializer=_as_worker
+            )
             with no_interrupt():
                 self._hello = self._executor.submit(os.getpid)
         return self._executor.submit(once, uuid4().hex, *args)
@@ -207,7 +229,12 @@ class Lane:
         """End the lane's own process; leave an executor of the caller running."""
         if not self.own or self._executor is None:
             return
-        if at_once and self._hello is not None and self._hello.done() and self._hello.exception() is None:
+        if (
+            at_once
+            and self._hello is not None
+            and self._hello.done()
+            and self._hello.exception() is None
+        ):
             with suppress(ProcessLookupError):
                 os.kill(self._hello.result(), signal.SIGTERM)
         up = self._hello is not None and self._hello.done()
@@ -217,8 +244,16 @@ class Lane:
 class Work:
     """Numbers of the points to answer by recording, and the lanes that answer them."""
 
-    def __init__(self, pending: Mapping[str, Int], make: Callable[[str, int], Task | None], lanes: Sequence[Lane], least: int = 1) -> None:
-        self._numbers = {recording: deque([numbers]) for recording, numbers in pending.items() if len(numbers)}
+    def __init__(
+        self,
+        pending: Mapping[str, Int],
+        make: Callable[[str, int], Task | None],
+        lanes: Sequence[Lane],
+        least: int = 1,
+    ) -> None:
+        self._numbers = {
+            recording: deque([numbers]) for recording, numbers in pending.items() if len(numbers)
+        }
         self._make = make
         self.lanes = list(lanes)
         self.left = sum(map(len, pending.values()))
@@ -234,15 +269,20 @@ class Work:
     def next(self, lane: Lane) -> Batch | None:
         """Return points for a lane.
 
-        They are of the recording that the lane holds, else of one that no lane holds, else of the one with most points left.
+        They are of the recording that the lane holds, else of one that no lane holds, else of the
+        one with most points left.
         """
         if not self._numbers:
             return None
         taken = {each.last for each in self.lanes}
         untouched = (r for r in self._numbers if r not in taken)
-        fallback = next(untouched, None) or max(self._numbers, key=lambda r: sum(map(len, self._numbers[r])))
+        fallback = next(untouched, None) or max(
+            self._numbers, key=lambda r: sum(map(len, self._numbers[r]))
+        )
         recording = lane.last if lane.last in self._numbers else fallback
-        size = min(max(self.left // (4 * sum(each.workers for each in self.lanes)), self._least), _BATCH)
+        size = min(
+            max(self.left // (4 * sum(each.workers for each in self.lanes)), self._least), _BATCH
+        )
         first = self._numbers[recording][0]
         if self.lost[int(first[0])]:
             size = 1  # alone, to find the point that ends the worker
@@ -254,7 +294,10 @@ class Work:
         lane.last = recording
         numbers = first[:size].tolist()
         self.left -= len(numbers)
-        return Batch(recording, [task for number in numbers if (task := self._make(recording, number)) is not None])
+        return Batch(
+            recording,
+            [task for number in numbers if (task := self._make(recording, number)) is not None],
+        )
 
     def back(self, batch: Batch, done: int) -> None:
         """Take back the points that were not answered."""

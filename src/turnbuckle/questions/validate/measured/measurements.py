@@ -15,8 +15,9 @@ from typing import Any, Final
 from turnbuckle.foundation.errors import TurnbuckleError, clipped, error_of
 from turnbuckle.foundation.table_file import read_text
 
-#: What stands somewhere: `int`, `float` (both 0 or more) or `str`; a list of one form; a tuple for a list that is as long; keys with the
-#: form of each, where a key that ends with ``?`` may be left out and ``*`` is every key.
+#: What stands somewhere: `int`, `float` (both 0 or more) or `str`; a list of one form; a tuple for
+#: a list that is as long; keys with the form of each, where a key that ends with ``?`` may be left
+#: out and ``*`` is every key.
 Form = type | list[Any] | tuple[Any, ...] | Mapping[str, Any]
 _WORDS: Final = {int: "a whole number of 0 or more", float: "a number of 0 or more", str: "text"}
 _LARGEST_BYTES: Final = 1 << 24
@@ -29,12 +30,23 @@ def read_measurements(path: Path, form: Mapping[str, Any]) -> dict[str, Any]:
     ------
     UsageError : A061, A417.
     """
-    text = read_text(path, "a file of measurements", largest_bytes=_LARGEST_BYTES, fix="give a JSON file in UTF-8")
+    text = read_text(
+        path,
+        "a file of measurements",
+        largest_bytes=_LARGEST_BYTES,
+        fix="give a JSON file in UTF-8",
+    )
     try:
         measurements = json.loads(text)
     except (ValueError, RecursionError) as error:
-        cause = error.msg if isinstance(error, json.JSONDecodeError) else "a number that is too long, or lists that lie too deep"
-        position = f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        cause = (
+            error.msg
+            if isinstance(error, json.JSONDecodeError)
+            else "a number that is too long, or lists that lie too deep"
+        )
+        position = (
+            f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        )
         raise error_of("A417.json", where=path.name + position, cause=cause) from None
     _hold(measurements, form, path.name, "the file")
     return measurements  # type: ignore[no-any-return]
@@ -44,7 +56,12 @@ def _hold(value: object, form: Form, file: str, place: str) -> None:
     """Refuse a value that does not have a form."""
 
     def flaw(wanted: str) -> TurnbuckleError:
-        return error_of("A417.missing", where=file, found=f"{clipped(place)}: {clipped(repr(value), 40)}", wanted=wanted)
+        return error_of(
+            "A417.missing",
+            where=file,
+            found=f"{clipped(place)}: {clipped(repr(value), 40)}",
+            wanted=wanted,
+        )
 
     if isinstance(form, Mapping):
         if not isinstance(value, dict):
@@ -63,7 +80,11 @@ def _hold(value: object, form: Form, file: str, place: str) -> None:
             raise flaw(f"a list of {len(form)}" if isinstance(form, tuple) else "a list")
         for k, each in enumerate(value):
             _hold(each, form[k] if isinstance(form, tuple) else form[0], file, f"{place}, {k + 1}")
-    elif isinstance(value, bool) or not isinstance(value, (int, float) if form is float else form) or not _sane(value):
+    elif (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float) if form is float else form)
+        or not _sane(value)
+    ):
         raise flaw(_WORDS[form])
 
 

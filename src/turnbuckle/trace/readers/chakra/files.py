@@ -1,4 +1,6 @@
-"""Files of execution traces, read piece by piece and never whole: plain, packed by gzip or xz, or a member of a packed archive."""
+"""Files of execution traces, read piece by piece and never whole: plain, packed by gzip or xz, or a
+member of a packed archive.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ _MOST_MEMBERS: Final = 100_000
 def pieces(path: Path, progress: Callable[[float], object] | None = None) -> Iterator[bytes]:
     """Yield the unpacked bytes of a file, or of the member that ``ARCHIVE::MEMBER`` names.
 
-    Raises `ProfileError`: P025 packed and damaged, P026 unpacks to too much, P037 an archive without that member.
+    Raises `ProfileError`: P025 packed and damaged, P026 unpacks to too much, P037 an archive
+    without that member.
     """
     place, member = archive(path) or (path, None)
     size = place.stat().st_size
@@ -51,7 +54,9 @@ def beginning(path: Path, most: int = 1 << 16) -> bytes:
 
 
 def digest(path: Path) -> tuple[str, int]:
-    """Return SHA-256 and size [B] of the packed file; of an archive member, those of the whole archive."""
+    """Return SHA-256 and size [B] of the packed file; of an archive member, those of the whole
+    archive.
+    """
     place = (archive(path) or (path, None))[0]
     with opened(place) as file:
         return hashlib.file_digest(file, "sha256").hexdigest(), place.stat().st_size

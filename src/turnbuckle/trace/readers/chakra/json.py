@@ -1,4 +1,6 @@
-"""Streaming reader of PyTorch's execution traces in JSON: one object with a few facts and the list ``nodes``, which may be gigabytes."""
+"""Streaming reader of PyTorch's execution traces in JSON: one object with a few facts and the list
+``nodes``, which may be gigabytes.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class Document:
                 yield value
 
     def _members(self, end: str) -> Iterator[None]:
-        """Yield at the begin of each member of the object or list that opens here, up to its `end`; sets `cut` where the text ends."""
+        """Yield at the begin of each member of the object or list that opens here, up to its `end`;
+        sets `cut` where the text ends.
+        """
         self._position += 1
         while not self.cut and (letter := self._next()) != end:
             if letter == ",":
@@ -113,11 +117,19 @@ class Document:
             except ValueError as error:
                 unread = len(self._text) - self._position
                 if unread > LARGEST_VALUE:
-                    raise Wrong(f"a value that cannot be read, or of more than {LARGEST_VALUE} letters: {error}"[:160]) from None
+                    raise Wrong(
+                        (
+                            f"a value that cannot be read, or of more than {LARGEST_VALUE} "
+                            f"letters: {error}"
+                        )[:160]
+                    ) from None
                 if self._more(max(unread, 1)):
                     continue
-                # an error close to the end means that the text is cut off; an earlier one is an error of the text
-                if isinstance(error, json.JSONDecodeError) and (error.pos >= len(self._text) - 12 or error.msg.startswith("Unterminated")):
+                # an error close to the end means that the text is cut off; an earlier one is an
+                # error of the text
+                if isinstance(error, json.JSONDecodeError) and (
+                    error.pos >= len(self._text) - 12 or error.msg.startswith("Unterminated")
+                ):
                     self.cut = True
                     return None
                 raise Wrong(str(error)[:160]) from None

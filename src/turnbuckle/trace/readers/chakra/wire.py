@@ -1,7 +1,9 @@
-"""Parser of protobuf's wire format, as far as Chakra's execution traces need it: bounded, without a schema compiler.
+"""Parser of protobuf's wire format, as far as Chakra's execution traces need it: bounded, without a
+schema compiler.
 
-A trace is a sequence of messages, each behind its length: first one ``GlobalMetadata``, then one ``Node`` per operation
-(``et_def.proto`` of MLCommons Chakra, schema 0.0.4).  Field numbers are the schema's; unknown fields are skipped, as protobuf asks.
+A trace is a sequence of messages, each behind its length: first one ``GlobalMetadata``, then one
+``Node`` per operation (``et_def.proto`` of MLCommons Chakra, schema 0.0.4).  Field numbers are the
+schema's; unknown fields are skipped, as protobuf asks.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import Any, Final
 LARGEST_MESSAGE: Final = 64 << 20
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 _MASK: Final = (1 << 64) - 1
-#: Fields of ``AttributeProto`` by the encoding of their value.  Lists are ignored, because no attribute that is used is one.
+#: Fields of ``AttributeProto`` by the encoding of their value.  Lists are ignored, because no
+#: attribute that is used is one.
 _SIGNED: Final = (7, 9)
 _PLAIN: Final = (11, 13, 27)
 _ZIGZAG: Final = (15, 17)
@@ -47,7 +50,9 @@ def varint(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
-    """Yield (field number, wire type, value) of one message: numbers as int, everything else as bytes."""
+    """Yield (field number, wire type, value) of one message: numbers as int, everything else as
+    bytes.
+    """
     offset, end = 0, len(data)
     while offset < end:
         key = data[offset]
@@ -110,7 +115,9 @@ def text(kind: int, value: Any) -> str:
 
 
 def attribute(data: bytes) -> tuple[str, int | float | str | None]:
-    """Return name and value of an ``AttributeProto``; None for the value of a list or of an unknown kind."""
+    """Return name and value of an ``AttributeProto``; None for the value of a list or of an unknown
+    kind.
+    """
     name = ""
     result: int | float | str | None = None
     for field, kind, value in fields(data):

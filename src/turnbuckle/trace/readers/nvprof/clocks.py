@@ -1,14 +1,16 @@
 """Alignment of host and device clocks in nvprof's files where they lie apart.
 
-CUPTI puts the device's times on the host's clock.  In some files that failed: everything on the device happens days after the calls
-that caused it, and the difference wanders by milliseconds during the run.  Two facts bound how far the clocks are apart at any time.
-Nothing on a device begins before its call does, and a wait does not return before the work that it waits for has ended.  Where the
-recorded times contradict these bounds,
+CUPTI puts the device's times on the host's clock.  In some files that failed: everything on the
+device happens days after the calls that caused it, and the difference wanders by milliseconds
+during the run.  Two facts bound how far the clocks are apart at any time. Nothing on a device
+begins before its call does, and a wait does not return before the work that it waits for has ended.
+Where the recorded times contradict these bounds,
 
-- the records of each device are moved by one constant, the middle of what the bounds leave.  Durations, gaps and order on a device
-  stay as recorded, to the nanosecond;
-- if no constants fulfil the bounds, host times follow the difference: pieces of the run, as long as possible, within each of which
-  one constant fulfils all bounds, and a ramp from one piece to the next.  The ramps never turn the order of two host times around.
+- the records of each device are moved by one constant, the middle of what the bounds leave.
+  Durations, gaps and order on a device stay as recorded, to the nanosecond;
+- if no constants fulfil the bounds, host times follow the difference: pieces of the run, as long as
+  possible, within each of which one constant fulfils all bounds, and a ramp from one piece to the
+  next.  The ramps never turn the order of two host times around.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ TOLERANCE_NS: Final = 1_000_000
 _BROKEN: Final = 0.01
 #: A bound further than this from the median of its kind comes from a broken record [ns].
 _BELIEVED_NS: Final = 3_600_000_000_000
-#: A ramp is this many times as long as it is high, so that host times on it stretch or shrink by a tenth at most.
+#: A ramp is this many times as long as it is high, so that host times on it stretch or shrink by a
+#: tenth at most.
 _RAMP: Final = 10
 #: Most pieces of a wandering clock; more mean that no wandering clock explains the bounds.
 _MOST_PIECES: Final = 10_000
@@ -38,7 +41,9 @@ STREAM, CONTEXT = 3, 4
 
 @dataclass(frozen=True)
 class Work:
-    """Device records with a call, all arrays of one length: start of the call, own start and end [ns], device, context and stream."""
+    """Device records with a call, all arrays of one length: start of the call, own start and end
+    [ns], device, context and stream.
+    """
 
     called: Int
     start: Int
@@ -54,7 +59,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Waits:
-    """Host waits, all arrays of one length: start and end [ns], `STREAM` or `CONTEXT`, context and stream."""
+    """Host waits, all arrays of one length: start and end [ns], `STREAM` or `CONTEXT`, context and
+    stream.
+    """
 
     start: Int
     end: Int
@@ -68,11 +75,13 @@ class Apart:
     """Difference between the devices' clocks and the host's."""
 
     ahead_ns: dict[int, int]  #: time to subtract from every time of a device, by its number
-    contradicted_ns: int  #: by how much the bounds on constants exceed each other; 0 or less where constants fulfil them
+    #: by how much the bounds on constants exceed each other; 0 or less where constants fulfil them
+    contradicted_ns: int
     #: upper, lower: number of bounds used: records with a call, and waits
     upper: int
     lower: int
-    #: of a difference that wanders: host times [ns], and what to add to host times there [ns]; straight lines between them
+    #: of a difference that wanders: host times [ns], and what to add to host times there [ns];
+    #: straight lines between them
     knots: tuple[Int, Int] | None = None
 
     def host(self, times: Int) -> Int:
@@ -82,13 +91,19 @@ class Apart:
         knot_times, add = self.knots
         # from the first knot, so that a float holds every nanosecond
         moved: Int = times + np.rint(
-            np.interp((times - knot_times[0]).astype(np.float64), (knot_times - knot_times[0]).astype(np.float64), add)
+            np.interp(
+                (times - knot_times[0]).astype(np.float64),
+                (knot_times - knot_times[0]).astype(np.float64),
+                add,
+            )
         ).astype(np.int64)
         return moved
 
 
 def apart(work: Work, waits: Waits) -> Apart | None:
-    """Return how far the clocks are apart; None where they agree, or where too little is recorded to decide."""
+    """Return how far the clocks are apart; None where they agree, or where too little is recorded
+    to decide.
+    """
     ahead: dict[int, int] = {}
     uppers, lowers, wrong = [], [], False
     for device in np.unique(work.device).tolist():
@@ -103,7 +118,10 @@ def apart(work: Work, waits: Waits) -> Apart | None:
         lowers.append((lower[0], lower[1] - ahead[device]))
     if not wrong:
         return None
-    upper, lower = ((np.concatenate([b[0] for b in bounds]), np.concatenate([b[1] for b in bounds])) for bounds in (uppers, lowers))
+    upper, lower = (
+        (np.concatenate([b[0] for b in bounds]), np.concatenate([b[1] for b in bounds]))
+        for bounds in (uppers, lowers)
+    )
     contradicted = int(lower[1].max()) - int(upper[1].min()) if lower[1].size else 0
     knots = _knots(upper, lower) if contradicted > 0 else None
     return Apart(ahead, contradicted, upper[1].size, lower[1].size, knots)
@@ -119,7 +137,9 @@ def _believed(times: Int, bounds: Int) -> tuple[Int, Int]:
 
 
 def _lower(work: Work, waits: Waits) -> tuple[Int, Int]:
-    """Return, for each wait with work before it, its end, and the latest end of work called before the wait began minus the wait's end."""
+    """Return, for each wait with work before it, its end, and the latest end of work called before
+    the wait began minus the wait's end.
+    """
     times, bounds = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for kind in (STREAM, CONTEXT):
         of_kind = waits.kind == kind
@@ -142,7 +162,9 @@ def _lower(work: Work, waits: Waits) -> tuple[Int, Int]:
 
 
 def _places(work: Work, waits: Waits, of_kind: Bool, kind: int) -> tuple[Int, Int]:
-    """Return numbers for the stream, or the context, of each record and of each wait; -1 for waits for a place without records."""
+    """Return numbers for the stream, or the context, of each record and of each wait; -1 for waits
+    for a place without records.
+    """
     columns = ("context", "stream") if kind == STREAM else ("context",)
     distinct, place = numbered(*(getattr(work, c) for c in columns))
     number = {key: k for k, key in enumerate(distinct)}
@@ -152,7 +174,9 @@ def _places(work: Work, waits: Waits, of_kind: Bool, kind: int) -> tuple[Int, In
 
 
 def _knots(upper: tuple[Int, Int], lower: tuple[Int, Int]) -> tuple[Int, Int] | None:
-    """Return what to add to host times, as straight lines between knots; None where no wandering clock explains the bounds."""
+    """Return what to add to host times, as straight lines between knots; None where no wandering
+    clock explains the bounds.
+    """
     never = np.int64(2**62)
     time = np.concatenate([upper[0], lower[0]])
     order = np.argsort(time, kind="stable")
@@ -178,7 +202,9 @@ def _knots(upper: tuple[Int, Int], lower: tuple[Int, Int]) -> tuple[Int, Int] | 
 
 
 def _pieces(time: Int, low: Int, high: Int) -> list[tuple[int, int, int]] | None:
-    """Return the longest pieces of the run within which one value lies between all bounds: first and last time, and the value."""
+    """Return the longest pieces of the run within which one value lies between all bounds: first
+    and last time, and the value.
+    """
     out: list[tuple[int, int, int]] = []
     bottom, top, first, last = -(2**62), 2**62, 0, -1
     begin = 0

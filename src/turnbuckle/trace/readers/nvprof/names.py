@@ -10,7 +10,8 @@ _UNNAMED: Final = "(anonymous namespace)"
 
 
 def short(name: str) -> str:
-    """Return a function's own name: no return type, no namespaces, no template arguments, no parameters.
+    """Return a function's own name: no return type, no namespaces, no template arguments, no
+    parameters.
 
     >>> [short(n) for n in ("void ns::scale<float>(float*, int)", "cupy_fill", "(anonymous namespace)::f(int)", "a::operator()(int)")]
     ['scale', 'cupy_fill', 'f', 'operator()']

@@ -1,8 +1,10 @@
-"""Reader of SQLite files of nvprof and the Visual Profiler (``nvprof -o RUN.nvvp``, CUDA 5 to 11 and later): one file per process.
+"""Reader of SQLite files of nvprof and the Visual Profiler (``nvprof -o RUN.nvvp``, CUDA 5 to 11
+and later): one file per process.
 
-Tables are those of CUPTI's activity records.  Columns are read by name, so that the versions differ only in what is absent.  Times are
-absolute nanoseconds: the clock of the trace begins 1 us before the first record, and the fact ``session_start_utc_ns`` keeps when that
-was.  Calls have numbers; their names are in ``calls.csv``.
+Tables are those of CUPTI's activity records.  Columns are read by name, so that the versions differ
+only in what is absent.  Times are absolute nanoseconds: the clock of the trace begins 1 us before
+the first record, and the fact ``session_start_utc_ns`` keeps when that was.  Calls have numbers;
+their names are in ``calls.csv``.
 """
 
 from __future__ import annotations
@@ -25,17 +27,25 @@ from turnbuckle.trace.readers.parts.sqlite_tables import ERRORS, MAGIC, columns,
 from turnbuckle.trace.trace import Trace
 
 _NAMED: Final = (".nvvp", ".nvprof")
-_SUMMARY: Final = re.compile(rb"^==(?:\d+|====)== ?(?:NVPROF is profiling|Profiling (?:application|result)|Unified Memory profiling)", re.M)
+_SUMMARY: Final = re.compile(
+    rb"^==(?:\d+|====)== ?(?:NVPROF is profiling|Profiling (?:application|result)|Unified Memory profiling)",
+    re.M,
+)
 #: A session of the Visual Profiler, and the recordings that it names.
-_SESSION: Final = re.compile(rb"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,500}?-->\s*)?<session\b", re.DOTALL)
+_SESSION: Final = re.compile(
+    rb"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,500}?-->\s*)?<session\b", re.DOTALL
+)
 _TIMELINE: Final = re.compile(rb"<timeline\b[^<>]*>")
 _FILE: Final = re.compile(rb"\bfile=[\"']([^\"'<>]{1,400})")
-#: Bytes of a text file that are searched for nvprof's lines, which may follow output of the application.
+#: Bytes of a text file that are searched for nvprof's lines, which may follow output of the
+#: application.
 _BEGINNING: Final = 1 << 16
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Return whether the file is nvprof's: SQLite with its tables and not those of Nsight Systems, a text summary, or a session."""
+    """Return whether the file is nvprof's: SQLite with its tables and not those of Nsight Systems,
+    a text summary, or a session.
+    """
     if not head.startswith(MAGIC):
         return b"\x00" not in head and (_SESSION.match(head) is not None or is_summary(path))
     try:
@@ -43,7 +53,11 @@ def sniff(head: bytes, path: Path) -> bool:
         try:
             tables = columns(connection)
             kinds = [t for t in tables if t.startswith(KIND)]
-            return "StringTable" in tables and "StringIds" not in tables and any("_id_" in tables[t] for t in kinds)
+            return (
+                "StringTable" in tables
+                and "StringIds" not in tables
+                and any("_id_" in tables[t] for t in kinds)
+            )
         finally:
             connection.close()
     except (*ERRORS, ValueError):
@@ -52,7 +66,9 @@ def sniff(head: bytes, path: Path) -> bool:
 
 
 def is_summary(path: Path) -> bool:
-    """Return whether a file is text that nvprof prints; the application's own output may precede it."""
+    """Return whether a file is text that nvprof prints; the application's own output may precede
+    it.
+    """
     try:
         if not path.is_file():
             return False
@@ -63,10 +79,13 @@ def is_summary(path: Path) -> bool:
     return b"\x00" not in begin[:512] and _SUMMARY.search(begin) is not None
 
 
-def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
+def read(
+    path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
     """Read a file.
 
-    Raises P038 damaged or cut off, P039 being written, P040 without a column that is needed, P043 a summary in text, P089 a session.
+    Raises P038 damaged or cut off, P039 being written, P040 without a column that is needed, P043 a
+    summary in text, P089 a session.
     """
     del threads
     with opened(path) as file:
@@ -74,7 +93,9 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
         if _SESSION.match(begin):
             raise _session(path, begin)
         if not begin.startswith(MAGIC):
-            raise error_of("P043", where=str(path), found="sums by kernel and by call, as text", name=path.name)
+            raise error_of(
+                "P043", where=str(path), found="sums by kernel and by call, as text", name=path.name
+            )
     digest = _Digest(path)
     with Database(path, progress) as database:
         counts = database.counts()
@@ -84,8 +105,18 @@ def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | 
     tables, base = rows.on_one_clock()
     names = pl.Series("name", rows.names, dtype=pl.String)
     findings += rows.clock_findings
-    facts: dict[str, Any] = {"format": "nvprof", "schema_version": version, "product_version": "nvprof", "session_start_utc_ns": base}
-    facts |= {"analysis_duration_ns": None, "tables": counts, "size_bytes": path.stat().st_size, "sha256": digest.result()}
+    facts: dict[str, Any] = {
+        "format": "nvprof",
+        "schema_version": version,
+        "product_version": "nvprof",
+        "session_start_utc_ns": base,
+    }
+    facts |= {
+        "analysis_duration_ns": None,
+        "tables": counts,
+        "size_bytes": path.stat().st_size,
+        "sha256": digest.result(),
+    }
     return Trace(tables, names, facts, findings, path.name)
 
 
@@ -98,7 +129,12 @@ def _session(path: Path, begin: bytes) -> TurnbuckleError:
         return error_of("P089.none", where=str(path), found="no timeline")
     beside = path.with_name(names[0]).is_file()
     found = f"timeline {', '.join(names)}"
-    return error_of("P089.beside" if beside else "P089.elsewhere", where=str(path), found=found, recording=names[0])
+    return error_of(
+        "P089.beside" if beside else "P089.elsewhere",
+        where=str(path),
+        found=found,
+        recording=names[0],
+    )
 
 
 class _Digest(threading.Thread):
@@ -133,10 +169,20 @@ def _whole_file(database: Database, counts: dict[str, int]) -> list[Finding]:
     """Report values of other types, bad texts, unread tables with rows, and private data."""
     findings = []
     if odd := sum(database.odd.values()):
-        findings.append(finding("P105", odd, ", ".join(f"{t.removeprefix(KIND)} {n}" for t, n in database.odd.items())))
+        findings.append(
+            finding(
+                "P105",
+                odd,
+                ", ".join(f"{t.removeprefix(KIND)} {n}" for t, n in database.odd.items()),
+            )
+        )
     if database.broken_texts:
         findings.append(finding("P107", database.broken_texts))
-    unread = {t.removeprefix(KIND): n for t, n in counts.items() if n and t not in READ and re.fullmatch(r"[A-Za-z0-9_]{1,64}", t)}
+    unread = {
+        t.removeprefix(KIND): n
+        for t, n in counts.items()
+        if n and t not in READ and re.fullmatch(r"[A-Za-z0-9_]{1,64}", t)
+    }
     if unread:
         findings.append(finding("P120", len(unread), ", ".join(list(unread)[:12])))
     if counts.get(f"{KIND}NAME"):

@@ -32,7 +32,8 @@ _BROKEN: Final = (*ERRORS, UnicodeError)
 
 
 class Database:
-    """Open file.  Use as a context; raises `ProfileError` P038 where SQLite cannot read it, P039 where it is locked.
+    """Open file.  Use as a context; raises `ProfileError` P038 where SQLite cannot read it, P039
+    where it is locked.
 
     Attributes
     ----------
@@ -87,7 +88,9 @@ class Database:
         return rows
 
     def integers(self, table: str, wanted: Iterable[str], rows: int) -> dict[str, Int]:
-        """Return columns of a table as arrays of shape (rows,); `MISSING` where a cell holds no integer."""
+        """Return columns of a table as arrays of shape (rows,); `MISSING` where a cell holds no
+        integer.
+        """
         names = list(wanted)
         out = np.empty((len(names), rows), dtype=np.int64)
         filled = 0
@@ -103,7 +106,9 @@ class Database:
     def _pieces(self, table: str, names: Sequence[str]) -> Iterable[list[tuple[Any, ...]]]:
         """Yield rows in pieces, in the table's own order: an index would give another one."""
         try:
-            cursor = self._connection.execute(f"SELECT {', '.join(map(quoted, names))} FROM {quoted(table)} NOT INDEXED")
+            cursor = self._connection.execute(
+                f"SELECT {', '.join(map(quoted, names))} FROM {quoted(table)} NOT INDEXED"
+            )
             while piece := cursor.fetchmany(_ROWS):
                 yield piece
                 self._read += len(piece)
@@ -123,12 +128,19 @@ class Database:
         return np.frombuffer(flat, dtype=np.int64).reshape(len(piece), width)
 
     def objects(self, table: str, rows: int) -> tuple[Int, list[bytes]]:
-        """Return column ``objectId`` of a table as the index of each row's value, and the distinct values."""
+        """Return column ``objectId`` of a table as the index of each row's value, and the distinct
+        values.
+        """
         distinct: dict[bytes, int] = {}
         out = np.zeros(rows, dtype=np.int64)
         filled = 0
         for piece in self._pieces(table, ["objectId"]):
-            codes = [distinct.setdefault(v if isinstance(v, bytes) and len(v) <= 64 else b"", len(distinct)) for (v,) in piece]
+            codes = [
+                distinct.setdefault(
+                    v if isinstance(v, bytes) and len(v) <= 64 else b"", len(distinct)
+                )
+                for (v,) in piece
+            ]
             taken = min(len(codes), rows - filled)
             out[filled : filled + taken] = codes[:taken]
             filled += taken
@@ -144,7 +156,10 @@ class Database:
         wanted = sorted(set(ids))
         for first in range(0, len(wanted), _IDS):
             batch = wanted[first : first + _IDS]
-            query = f"SELECT _id_, substr(CAST(value AS BLOB), 1, {_LONGEST}) FROM StringTable WHERE _id_ IN ({','.join('?' * len(batch))})"
+            query = (
+                f"SELECT _id_, substr(CAST(value AS BLOB), 1, {_LONGEST}) FROM StringTable WHERE "
+                f"_id_ IN ({','.join('?' * len(batch))})"
+            )
             for key, value in self._all(query, batch):
                 if isinstance(value, bytes):
                     texts[key] = self._text(value)
@@ -159,7 +174,9 @@ class Database:
 
 
 def series(values: Int, dtype: type[pl.DataType] = pl.Int64) -> tuple[pl.Series, int]:
-    """Return a column with nulls for `MISSING`, and how many numbers were too large for its type and became null as well."""
+    """Return a column with nulls for `MISSING`, and how many numbers were too large for its type
+    and became null as well.
+    """
     out = pl.Series(values)
     missing = values == MISSING
     count = int(missing.sum())
@@ -172,9 +189,13 @@ def series(values: Int, dtype: type[pl.DataType] = pl.Int64) -> tuple[pl.Series,
 
 
 def numbered(*columns: Int) -> tuple[list[tuple[int, ...]], Int]:
-    """Return the distinct rows of columns of one length, in order, and the number of the distinct row that each row equals."""
+    """Return the distinct rows of columns of one length, in order, and the number of the distinct
+    row that each row equals.
+    """
     names = [str(k) for k in range(len(columns))]
     frame = pl.DataFrame(dict(zip(names, columns, strict=True)))
     distinct = frame.unique().sort(names)
-    codes = frame.join(distinct.with_row_index("at"), on=names, how="left", maintain_order="left")["at"]
+    codes = frame.join(distinct.with_row_index("at"), on=names, how="left", maintain_order="left")[
+        "at"
+    ]
     return distinct.rows(), codes.cast(pl.Int64).to_numpy()

@@ -19,7 +19,8 @@ def heading(line: bytes) -> list[str]:
 
 
 def csv_rows(lines: Iterable[bytes]) -> Iterator[tuple[list[str] | None, int]]:
-    """Yield the cells of each row that is not blank, None where it is damaged, and how many lines it takes.
+    """Yield the cells of each row that is not blank, None where it is damaged, and how many lines
+    it takes.
 
     A row takes many lines where a quotation mark is not closed.
 

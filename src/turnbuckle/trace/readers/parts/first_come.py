@@ -11,7 +11,8 @@ from turnbuckle.foundation.arrays import Bool, Int, runs
 
 
 class FirstCome:
-    """Queues of items that come one by one and are fetched one or more at a time; a fetch gets no more items than are waiting.
+    """Queues of items that come one by one and are fetched one or more at a time; a fetch gets no
+    more items than are waiting.
 
     Parameters
     ----------
@@ -39,14 +40,18 @@ class FirstCome:
         self.served: Int = before + comes - self.waiting
 
     def fetched(self) -> Int:
-        """Return the places, among all items, of those that are fetched, in the order of the events that fetch them."""
+        """Return the places, among all items, of those that are fetched, in the order of the events
+        that fetch them.
+        """
         event, place = runs(self.served)
         before = np.cumsum(self.served) - self.served
         inside = before - before[self._first][self._span]
         return (self._before() + inside)[event] + place
 
     def left(self) -> tuple[Int, Int]:
-        """Return the places, among all items, of those that are never fetched, and the queue of each."""
+        """Return the places, among all items, of those that are never fetched, and the queue of
+        each.
+        """
         if not len(self._span):
             return self._span, self._span
         out = np.add.reduceat(self.served, self._first)

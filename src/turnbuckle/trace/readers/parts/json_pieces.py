@@ -1,7 +1,8 @@
 """Streaming reader of JSON of any size, element by element: at most one element is held in memory.
 
-The text is read forward only.  `Json.members` and `Json.entries` enter an object or a list; each value that they reach must be read
-(`value`), entered, or skipped (`skip`) before the next.  Where the text ends too early `Cut` is raised; values read until then are valid.
+The text is read forward only.  `Json.members` and `Json.entries` enter an object or a list; each
+value that they reach must be read (`value`), entered, or skipped (`skip`) before the next.  Where
+the text ends too early `Cut` is raised; values read until then are valid.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ from typing import Any, Final
 _ENOUGH: Final = 1 << 16
 #: Longest believable element [letters].
 _LONGEST: Final = 8 << 20
-#: Most letters read in vain over all broken elements: what an unclosed element consumed is read again behind its begin.
+#: Most letters read in vain over all broken elements: what an unclosed element consumed is read
+#: again behind its begin.
 _IN_VAIN: Final = 4 * _LONGEST
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _MARKS: Final = re.compile(r'["{}\[\]]')
 _IN_STRING: Final = re.compile(r'["\\]')
-#: Begin of an element in profilers' lists, and end of a list before another one: where reading can resume behind a broken element.
-_NEXT: Final = re.compile(r',\s*(?=\{\s*"(?:ph|ts|args|size|kind)"\s*:)|(?=\](?:\s*\})?\s*,\s*"\w{1,64}"\s*:\s*[\[{])')
-#: A syntax error this close to the end of what is read so far [letters] may only mean that the text goes on.
+#: Begin of an element in profilers' lists, and end of a list before another one: where reading can
+#: resume behind a broken element.
+_NEXT: Final = re.compile(
+    r',\s*(?=\{\s*"(?:ph|ts|args|size|kind)"\s*:)|(?=\](?:\s*\})?\s*,\s*"\w{1,64}"\s*:\s*[\[{])'
+)
+#: A syntax error this close to the end of what is read so far [letters] may only mean that the text
+#: goes on.
 _NEAR: Final = 16
 
 
@@ -65,7 +71,9 @@ class Json:
     def _mended(self, text: str) -> str:
         """Replace bytes that are not UTF-8, which the decoder returned as half a surrogate pair."""
         mended = re.sub("[\ud800-\udfff]", "\ufffd", text)
-        self.replaced += sum(a != b for a, b in zip(text, mended, strict=True)) if mended != text else 0
+        self.replaced += (
+            sum(a != b for a, b in zip(text, mended, strict=True)) if mended != text else 0
+        )
         return mended
 
     def peek(self) -> str:
@@ -85,7 +93,9 @@ class Json:
         self._position += 1
 
     def value(self) -> Any:
-        """Return the next value, whole.  Raises `Cut` where the text ends inside it, `ValueError` where it is broken or too large."""
+        """Return the next value, whole.  Raises `Cut` where the text ends inside it, `ValueError`
+        where it is broken or too large.
+        """
         self.peek()
         wanted = _ENOUGH
         while True:
@@ -97,7 +107,9 @@ class Json:
                     return value
                 continue
             except json.JSONDecodeError as error:
-                if error.pos < len(self._text) - _NEAR and not error.msg.startswith("Unterminated string"):
+                if error.pos < len(self._text) - _NEAR and not error.msg.startswith(
+                    "Unterminated string"
+                ):
                     raise
                 if len(self._text) - self._position > _LONGEST:
                     raise
@@ -108,7 +120,9 @@ class Json:
                 raise ValueError("nested too deeply") from None
 
     def members(self) -> Iterator[str]:
-        """Yield the keys of the object that is next; the caller reads, enters or skips each value."""
+        """Yield the keys of the object that is next; the caller reads, enters or skips each
+        value.
+        """
         self._take("{")
         if self.peek() == "}":
             self._position += 1
@@ -123,7 +137,9 @@ class Json:
                 return
 
     def entries(self) -> Iterator[None]:
-        """Yield once per element of the list that is next; the caller reads, enters or skips each."""
+        """Yield once per element of the list that is next; the caller reads, enters or skips
+        each.
+        """
         self._take("[")
         if self.peek() == "]":
             self._position += 1
@@ -134,7 +150,9 @@ class Json:
                 return
 
     def elements(self) -> Iterator[Any]:
-        """Yield the elements of the list that is next, each whole; a broken one is skipped and counted."""
+        """Yield the elements of the list that is next, each whole; a broken one is skipped and
+        counted.
+        """
         if self.peek() != "[":
             self.skip()
             return
@@ -147,13 +165,16 @@ class Json:
                 value = self.value()
             except ValueError as error:
                 self.broken += 1
-                if not self._behind_broken(error.pos if isinstance(error, json.JSONDecodeError) else len(self._text)):
+                if not self._behind_broken(
+                    error.pos if isinstance(error, json.JSONDecodeError) else len(self._text)
+                ):
                     raise Cut from None
                 if self._text[self._position] == "]":
                     return
                 continue
             except Cut:
-                # an unclosed string may have consumed the rest of the text, which is still readable behind the begin of the element
+                # an unclosed string may have consumed the rest of the text, which is still readable
+                # behind the begin of the element
                 if not self._behind_broken(len(self._text)):
                     raise
                 self.broken += 1
@@ -175,12 +196,16 @@ class Json:
                 return
 
     def _behind_broken(self, end: int) -> bool:
-        """Go on behind the begin of an element read up to `end` in vain; return False where no other follows, or too much was read."""
+        """Go on behind the begin of an element read up to `end` in vain; return False where no
+        other follows, or too much was read.
+        """
         self._in_vain += end - self._position
         return self._in_vain <= _IN_VAIN and self._next_behind(self._position + 1)
 
     def _next_behind(self, start: int) -> bool:
-        """Go to the next place from `start` on where an element begins; return False where there is none."""
+        """Go to the next place from `start` on where an element begins; return False where there is
+        none.
+        """
         while True:
             match = _NEXT.search(self._text, start)
             if match:

@@ -1,7 +1,8 @@
-"""MPI calls that a recording holds as ranges only: of the NVTX domain "MPI", or named as MPI's functions.
+"""MPI calls that a recording holds as ranges only: of the NVTX domain "MPI", or named as MPI's
+functions.
 
-Nsight Systems before 2023, wrappers around MPI, and markers of roctx write such ranges.  They are time in MPI, and no work of the
-host.  Sizes, partners and communicators are unknown.
+Nsight Systems before 2023, wrappers around MPI, and markers of roctx write such ranges.  They are
+time in MPI, and no work of the host.  Sizes, partners and communicators are unknown.
 """
 
 from __future__ import annotations
@@ -16,16 +17,25 @@ import polars as pl
 from turnbuckle.foundation.findings import finding
 from turnbuckle.trace.check import nested_calls
 from turnbuckle.trace.ids import process_of
-from turnbuckle.trace.readers.parts.mpi_tables import COLLECTIVE, MESSAGE, OTHER, REQUEST, operation, sort_of
+from turnbuckle.trace.readers.parts.mpi_tables import (
+    COLLECTIVE,
+    MESSAGE,
+    OTHER,
+    REQUEST,
+    operation,
+    sort_of,
+)
 from turnbuckle.trace.trace import Trace, completed
 
-#: Kinds of ranges that have two ends and are an application's own: NVTX's two, and those that a framework annotates.
+#: Kinds of ranges that have two ends and are an application's own: NVTX's two, and those that a
+#: framework annotates.
 _SPANS: Final = (59, 60, 1)
 #: Kind of the row that names a domain of NVTX.
 _DOMAIN: Final = 75
 #: A name, and what a wrapper writes behind it: ``MPI_Send (dest=1)``.
 _NAME: Final = re.compile(r"(\w+?)_{0,2}(?:\s*[\[({:,;].*)?", re.DOTALL)
-#: Functions of MPI beside those that move messages; each wildcard is of a family that the standard names.
+#: Functions of MPI beside those that move messages; each wildcard is of a family that the standard
+#: names.
 _OTHERS: Final = re.compile(
     r"init(ialized)?|init_thread|finali[sz]ed?|abort|i?m?probe|cancel|request_(free|get_status)|(un)?pack(_external)?"
     r"|(comm|group|cart|graph|dist_graph|type|op|file|win|info|errhandler|session|buffer)_\w+|i?neighbor_\w+"
@@ -65,9 +75,11 @@ def function_of(name: str, in_domain: bool = False) -> str:
 
 
 def with_named_calls(trace: Trace) -> Trace:
-    """Return the trace with its ranges that are MPI calls in the table ``mpi`` too, and with finding P131 for them.
+    """Return the trace with its ranges that are MPI calls in the table ``mpi`` too, and with
+    finding P131 for them.
 
-    Threads whose MPI calls were recorded as such keep those alone.  A call inside another, as PMPI inside MPI, is part of it.
+    Threads whose MPI calls were recorded as such keep those alone.  A call inside another, as PMPI
+    inside MPI, is part of it.
     """
     if not trace.ranges.height or not trace.names.cast(pl.String).str.contains("(?i)mpi").any():
         return trace
@@ -77,7 +89,9 @@ def with_named_calls(trace: Trace) -> Trace:
     calls = calls.filter(~pl.Series(nested_calls(calls)))
     texts = calls["function"].unique(maintain_order=True).to_list()
     number = {text: len(trace.names) + place for place, text in enumerate(texts)}
-    names = pl.concat([trace.names.cast(pl.String), pl.Series(trace.names.name, texts, dtype=pl.String)])
+    names = pl.concat(
+        [trace.names.cast(pl.String), pl.Series(trace.names.name, texts, dtype=pl.String)]
+    )
     kinds = {text: _KIND[sort_of(operation(text))] for text in texts}
     rows = calls.with_columns(
         name=pl.col("function").replace_strict(number, return_dtype=pl.Int32),
@@ -91,8 +105,12 @@ def with_named_calls(trace: Trace) -> Trace:
 
 
 def _named(trace: Trace) -> pl.DataFrame:
-    """Return start, end, thread and function of the ranges that are MPI calls, on threads without recorded ones."""
-    ranges = trace.ranges.select("start_ns", "end_ns", "thread", "kind", "domain", text=trace.text(trace.ranges))
+    """Return start, end, thread and function of the ranges that are MPI calls, on threads without
+    recorded ones.
+    """
+    ranges = trace.ranges.select(
+        "start_ns", "end_ns", "thread", "kind", "domain", text=trace.text(trace.ranges)
+    )
     process = process_of(pl.col("thread"))
     domains = ranges.filter(pl.col("kind") == _DOMAIN, pl.col("text") == "MPI")
     domains = domains.select("domain", process=process, in_domain=True).unique()
@@ -102,10 +120,14 @@ def _named(trace: Trace) -> pl.DataFrame:
         pl.col("thread").is_not_null() & pl.col("text").is_not_null(),
         ~pl.col("thread").is_in(trace.mpi["thread"].unique().implode()),
     )
-    spans = spans.with_columns(process=process).join(domains, on=["domain", "process"], how="left", maintain_order="left")
+    spans = spans.with_columns(process=process).join(
+        domains, on=["domain", "process"], how="left", maintain_order="left"
+    )
     spans = spans.with_columns(pl.col("in_domain").fill_null(False))
     kinds = spans.select("text", "in_domain").unique()
     functions = [function_of(text, in_domain) for text, in_domain in kinds.iter_rows()]
-    kinds = kinds.with_columns(function=pl.Series(functions, dtype=pl.String)).filter(pl.col("function") != "")
+    kinds = kinds.with_columns(function=pl.Series(functions, dtype=pl.String)).filter(
+        pl.col("function") != ""
+    )
     named = spans.join(kinds, on=["text", "in_domain"], maintain_order="left")
     return named.select("start_ns", "end_ns", "thread", "function")

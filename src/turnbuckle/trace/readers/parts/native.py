@@ -1,4 +1,6 @@
-"""Conversion of the native readers' results (Arrow tables, names, facts and findings) to a `Trace`."""
+"""Conversion of the native readers' results (Arrow tables, names, facts and findings) to a
+`Trace`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from turnbuckle.trace.trace import Trace
 
 
 def native_trace(path: Path, read: Callable[[], dict[str, Any]]) -> Trace:
-    """Call a reader of the native core and return its result as a trace.  Raises the reader's `ProfileError`, with the path."""
+    """Call a reader of the native core and return its result as a trace.  Raises the reader's
+    `ProfileError`, with the path.
+    """
     try:
         raw = read()
     except ProfileError as error:

@@ -1,4 +1,6 @@
-"""Text files, plain or packed by xz or gzip, read piece by piece: the unpacked text is never held whole, and its size is limited."""
+"""Text files, plain or packed by xz or gzip, read piece by piece: the unpacked text is never held
+whole, and its size is limited.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,13 @@ _LONGEST_LINE: Final = 1 << 20
 #: UTF-8 byte order mark, which some editors put before a text.
 MARK: Final = b"\xef\xbb\xbf"
 _XZ, _GZ = b"\xfd7zXZ\x00", b"\x1f\x8b\x08"
-#: Largest unpacked size of a recording: this [B], or this many times the bytes read so far if that is more.
+#: Largest unpacked size of a recording: this [B], or this many times the bytes read so far if that
+#: is more.
 _FREE: Final = 64 << 20
 _GROWTH: Final = 200
 _MEMORY: Final = 256 << 20
-#: NULs behind the last member that are taken for padding (tapes pad to blocks); more of them are a hole in the file.
+#: NULs behind the last member that are taken for padding (tapes pad to blocks); more of them are a
+#: hole in the file.
 _PADDING: Final = 16 << 20
 
 
@@ -90,7 +94,8 @@ class Text:
     def blocks(self) -> Iterator[bytes]:
         """Yield whole lines, a piece of the file at a time; only the file's last may lack its end.
 
-        Raises `ProfileError` P025 where the file is damaged, P026 where it grows beyond measure, P029 where a line does.
+        Raises `ProfileError` P025 where the file is damaged, P026 where it grows beyond measure,
+        P029 where a line does.
         """
         rest, begun = b"", False
         for piece in unpacked(self._raw(), self.path):
@@ -103,13 +108,19 @@ class Text:
             else:
                 rest += left
             if len(rest) > _LONGEST_LINE:
-                raise error_of("P029.line", where=str(self.path), found=f"a line of more than {_LONGEST_LINE} letters")
+                raise error_of(
+                    "P029.line",
+                    where=str(self.path),
+                    found=f"a line of more than {_LONGEST_LINE} letters",
+                )
         if rest:
             yield rest
 
 
 def unpacked(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """Yield the pieces of a file, unpacked where they are packed.  Raises `ProfileError` P025, P026."""
+    """Yield the pieces of a file, unpacked where they are packed.  Raises `ProfileError` P025,
+    P026.
+    """
     first = next(pieces, b"")
     pieces = chain([first], pieces)
     if not packed(first):
@@ -131,18 +142,27 @@ def unpacked(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
 
 
 def json_text(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """Yield the pieces of a JSON text.  Raises `ProfileError` P029 at the first NUL byte, which no JSON holds but a hole in a file does."""
+    """Yield the pieces of a JSON text.  Raises `ProfileError` P029 at the first NUL byte, which no
+    JSON holds but a hole in a file does.
+    """
     before = 0
     for piece in pieces:
         if (position := piece.find(b"\0")) >= 0:
             before += position
-            raise error_of("P029.binary", where=str(path), found=f"a NUL byte behind {before} bytes of text", before=before)
+            raise error_of(
+                "P029.binary",
+                where=str(path),
+                found=f"a NUL byte behind {before} bytes of text",
+                before=before,
+            )
         before += len(piece)
         yield piece
 
 
 def _inflated(pieces: Iterator[bytes], path: Path, xz: bool) -> Iterator[bytes]:
-    """Yield unpacked pieces of at most `_PIECE` bytes; several members after each other are one file."""
+    """Yield unpacked pieces of at most `_PIECE` bytes; several members after each other are one
+    file.
+    """
     engine: Any = None
     ended = True
     padding = 0
@@ -154,7 +174,14 @@ def _inflated(pieces: Iterator[bytes], path: Path, xz: bool) -> Iterator[bytes]:
                     if not packed(piece) and piece.strip(b"\0") == b"":
                         padding += len(piece)
                         break
-                    engine, ended = (lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY) if xz else zlib.decompressobj(31)), False
+                    engine, ended = (
+                        (
+                            lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+                            if xz
+                            else zlib.decompressobj(31)
+                        ),
+                        False,
+                    )
                 if xz:
                     out, piece = engine.decompress(piece, _PIECE), b""
                 else:
@@ -165,7 +192,9 @@ def _inflated(pieces: Iterator[bytes], path: Path, xz: bool) -> Iterator[bytes]:
                 if engine.eof:
                     piece, engine, ended = engine.unused_data, None, True
             if padding > _PADDING:
-                raise spoilt(path, f"more than {_PADDING >> 20} MiB of NUL bytes behind its last member")
+                raise spoilt(
+                    path, f"more than {_PADDING >> 20} MiB of NUL bytes behind its last member"
+                )
     except (lzma.LZMAError, zlib.error) as error:
         raise spoilt(path, str(error)) from error
     if not ended:

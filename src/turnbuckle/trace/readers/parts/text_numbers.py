@@ -12,7 +12,8 @@ from turnbuckle.foundation.arrays import Bool, Float, Int
 Letters = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 
-#: Padding before and behind a block: reads of eight letters at a time may begin before it and end behind it.
+#: Padding before and behind a block: reads of eight letters at a time may begin before it and end
+#: behind it.
 PAD: Final = b"0" * 8
 #: Most digits of a number: so many fit an int64, and so does ten times as much.
 LONGEST: Final = 18
@@ -22,7 +23,8 @@ _POWERS: Final = 10 ** np.arange(LONGEST + 1, dtype=np.int64)
 _BITS: Final = np.array([56, 56, 48, 40, 32, 24, 16, 8, 0], dtype=np.uint64)
 _DOT: Final = np.uint8(ord("."))
 _FLOATS: Final = _POWERS.astype(np.float64)
-#: Steps that join neighbours of 1, 2 and 4 digits, the left one times 10, 100, 10,000 plus the right one: mask, factor, shift.
+#: Steps that join neighbours of 1, 2 and 4 digits, the left one times 10, 100, 10,000 plus the
+#: right one: mask, factor, shift.
 _STEPS: Final = tuple(
     (np.uint64(mask), np.uint64(factor), np.uint64(shift))
     for mask, factor, shift in (
@@ -34,14 +36,17 @@ _STEPS: Final = tuple(
 
 
 def letters(block: bytes) -> Letters:
-    """Return a block as letters between two paddings: a position in it is `len(PAD)` more than in the block."""
+    """Return a block as letters between two paddings: a position in it is `len(PAD)` more than in
+    the block.
+    """
     return np.frombuffer(PAD + block + PAD, dtype=np.uint8)
 
 
 def numbers(text: Letters, start: Int, end: Int) -> Int:
     """Return the number in ``text[start:end]``, for each: 1 to `LONGEST` digits and nothing else.
 
-    Eight digits are one 64-bit word, which three multiplications turn into a number (D. Lemire, "Quickly parsing eight digits", 2018).
+    Eight digits are one 64-bit word, which three multiplications turn into a number (D. Lemire,
+    "Quickly parsing eight digits", 2018).
     """
     out = _eight(text, start, end)
     long = np.flatnonzero(end - start > 8)
@@ -70,7 +75,9 @@ def _value(word: Words) -> Int:
 
 
 def checked(text: Letters, start: Int, end: Int) -> tuple[Int, Bool]:
-    """Return the number in ``text[start:end]``, for each, and whether the text is 1 to `LONGEST` digits; else the number is meaningless."""
+    """Return the number in ``text[start:end]``, for each, and whether the text is 1 to `LONGEST`
+    digits; else the number is meaningless.
+    """
     word = _words(text)[end - 8]
     word ^= _ZEROS
     unused_bits = _unused_bits(start, end)
@@ -90,25 +97,34 @@ def checked(text: Letters, start: Int, end: Int) -> tuple[Int, Bool]:
 
 
 def decimals(text: Letters, start: Int, end: Int) -> tuple[Float, Bool]:
-    """Return the number in ``text[start:end]``, rounded as Python does, and whether the text was digits with or without a fraction.
+    """Return the number in ``text[start:end]``, rounded as Python does, and whether the text was
+    digits with or without a fraction.
 
-    Whole numbers below 2**53 and powers of ten up to 10**22 are floats without error, and so their quotient is the float that is nearest.
+    Whole numbers below 2**53 and powers of ten up to 10**22 are floats without error, and so their
+    quotient is the float that is nearest.
     """
     if not len(start):
         return np.zeros(0), np.zeros(0, dtype=bool)
-    # most numbers have as many decimal places as the first, so one vector operation reads them; the rest follows below
+    # most numbers have as many decimal places as the first, so one vector operation reads them; the
+    # rest follows below
     first = text[start[0] : end[0]].tobytes()
-    value, sound = _decimals(text, start, end, len(first) - first.find(b".") if b"." in first else 0)
+    value, sound = _decimals(
+        text, start, end, len(first) - first.find(b".") if b"." in first else 0
+    )
     others = np.flatnonzero(~sound)
     if len(others):
         dots = np.flatnonzero(text == _DOT)
         behind = end[others] - np.append(dots, len(text))[np.searchsorted(dots, start[others])]
-        value[others], sound[others] = _decimals(text, start[others], end[others], np.maximum(behind, 0))
+        value[others], sound[others] = _decimals(
+            text, start[others], end[others], np.maximum(behind, 0)
+        )
     return value, sound
 
 
 def _decimals(text: Letters, start: Int, end: Int, behind: Int | int) -> tuple[Float, Bool]:
-    """Return the same for numbers whose dot stands `behind` letters before the end; 0 means no dot."""
+    """Return the same for numbers whose dot stands `behind` letters before the end; 0 means no
+    dot.
+    """
     whole = np.maximum(end - behind, start)
     value, sound = checked(text, start, whole)
     part = _of(whole < end)
@@ -127,7 +143,9 @@ def _of(which: Bool) -> Any:
 
 
 def short_words(text: Letters, start: Int, end: Int) -> Words:
-    """Return ``text[start:end]`` of at most eight letters as one number, its first letter the lowest byte."""
+    """Return ``text[start:end]`` of at most eight letters as one number, its first letter the
+    lowest byte.
+    """
     return _words(text)[end - 8] >> _unused_bits(start, end)
 
 
@@ -136,5 +154,7 @@ def _words(text: Letters) -> Words:
 
 
 def _unused_bits(start: Int, end: Int) -> Words:
-    """Return the number of bits of an eight-letter word that do not belong to the text that ends with it."""
+    """Return the number of bits of an eight-letter word that do not belong to the text that ends
+    with it.
+    """
     return _BITS.take(end - start, mode="clip")

@@ -1,7 +1,9 @@
-"""Parser of the text that Turnbuckle's recorders write, ``turnbuckle-trace 1``: facts and rows of one process, piece by piece.
+"""Parser of the text that Turnbuckle's recorders write, ``turnbuckle-trace 1``: facts and rows of
+one process, piece by piece.
 
-Lines that begin with ``#`` are facts.  The first other line names the columns.  Every other line is a record: a letter for its kind, then
-integers, empty where there is none.  A program that was killed leaves a file that ends anywhere.
+Lines that begin with ``#`` are facts.  The first other line names the columns.  Every other line is
+a record: a letter for its kind, then integers, empty where there is none.  A program that was
+killed leaves a file that ends anywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ VERSION: Final = "1"
 KINDS: Final[dict[str, tuple[str, str]]] = {
     "A": ("calls", "start end corr tid name ret"),
     "D": ("driver calls", "start end corr tid name ret"),
-    "K": ("kernels", "start end corr dev ctx stream name blocks threads regs smem graph node queued"),
+    "K": (
+        "kernels",
+        "start end corr dev ctx stream name blocks threads regs smem graph node queued",
+    ),
     "C": ("copies", "start end corr corr2 dev ctx stream bytes what src dst ret node queued"),
     "P": ("peer copies", "start end corr dev ctx stream bytes what src dst node"),
     "S": ("memory sets", "start end corr dev ctx stream bytes dst node queued"),
@@ -58,9 +63,11 @@ class Recorded:
     path: Path
     size_bytes: int
     digest: str = ""
-    facts: dict[str, list[str]] = field(default_factory=dict)  #: texts of the lines of facts by their first word, in their order
+    #: texts of the lines of facts by their first word, in their order
+    facts: dict[str, list[str]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
-    rows: dict[str, list[pl.DataFrame]] = field(default_factory=dict)  #: records by their letter, with the columns of `KINDS`, all Int64
+    #: records by their letter, with the columns of `KINDS`, all Int64
+    rows: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
     bad: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
@@ -79,7 +86,11 @@ class Recorded:
     def table(self, letter: str) -> pl.DataFrame:
         """Return the records of one kind, in the order of the file."""
         pieces = self.rows.get(letter, [])
-        return pl.concat(pieces) if pieces else pl.DataFrame(schema=dict.fromkeys(KINDS[letter][1].split(), pl.Int64))
+        return (
+            pl.concat(pieces)
+            if pieces
+            else pl.DataFrame(schema=dict.fromkeys(KINDS[letter][1].split(), pl.Int64))
+        )
 
     @property
     def count(self) -> int:
@@ -88,7 +99,8 @@ class Recorded:
 
 
 def load(path: Path, progress: Callable[[float], object] | None = None) -> Recorded:
-    """Read one recorded text file whole, and take its SHA-256; lines that cannot be read are counted, not refused.
+    """Read one recorded text file whole, and take its SHA-256; lines that cannot be read are
+    counted, not refused.
 
     Parameters
     ----------
@@ -97,7 +109,8 @@ def load(path: Path, progress: Callable[[float], object] | None = None) -> Recor
 
     Raises
     ------
-    ProfileError : P063 another version of the format, P064 its columns are not named or several recordings follow each other.
+    ProfileError : P063 another version of the format, P064 its columns are not named or several
+        recordings follow each other.
     """
     recorded = Recorded(path, path.stat().st_size)
     done, hashed = 0, hashlib.sha256()
@@ -112,7 +125,9 @@ def load(path: Path, progress: Callable[[float], object] | None = None) -> Recor
 
 
 def _pieces(file: io.BufferedReader, hashed: hashlib._Hash, recorded: Recorded) -> Iterator[bytes]:
-    """Yield whole lines, many at a time; a last line that is cut off is left out, a line that is too long is left out and counted."""
+    """Yield whole lines, many at a time; a last line that is cut off is left out, a line that is
+    too long is left out and counted.
+    """
     rest = b""
     while piece := file.read(_PIECE):
         hashed.update(piece)
@@ -150,7 +165,9 @@ def _fact_lines(piece: bytes) -> Iterator[bytes]:
 
 
 def _header(recorded: Recorded, piece: bytes) -> bytes:
-    """Read the facts before the line that names the columns, and that line; return what follows it."""
+    """Read the facts before the line that names the columns, and that line; return what
+    follows it.
+    """
     begin = 0
     while begin < len(piece):
         end = piece.index(b"\n", begin)
@@ -159,14 +176,18 @@ def _header(recorded: Recorded, piece: bytes) -> bytes:
             _fact(recorded, line)
             continue
         names = line.decode("utf-8", "replace").split(",")
-        if len(names) > _MOST_COLUMNS or names[:3] != ["kind", "start", "end"] or len(set(names)) != len(names):
+        if (
+            len(names) > _MOST_COLUMNS
+            or names[:3] != ["kind", "start", "end"]
+            or len(set(names)) != len(names)
+        ):
             raise error_of("P064.columns", where=str(recorded.path), found=clipped(",".join(names)))
         recorded.columns = names
         return piece[begin:]
     return b""
 
 
-# --- facts ------------------------------------------------------------------------------------------------------------
+# --- facts ----------------------------------------------------------------------------------------
 
 
 def _fact(recorded: Recorded, line: bytes) -> None:
@@ -174,7 +195,10 @@ def _fact(recorded: Recorded, line: bytes) -> None:
     if word == b"name":
         _name(recorded, rest)
         return
-    key, text = word.decode("utf-8", "replace")[:64], rest[:_LONGEST_NAME].decode("utf-8", "replace").strip()
+    key, text = (
+        word.decode("utf-8", "replace")[:64],
+        rest[:_LONGEST_NAME].decode("utf-8", "replace").strip(),
+    )
     if key == "turnbuckle-trace":
         _first(recorded, text)
     recorded.ended = recorded.ended or key == "end"
@@ -185,9 +209,16 @@ def _fact(recorded: Recorded, line: bytes) -> None:
 
 def _first(recorded: Recorded, version: str) -> None:
     if version != VERSION:
-        raise error_of("P063", where=str(recorded.path), found=f"turnbuckle-trace {clipped(version)}", version=VERSION)
+        raise error_of(
+            "P063",
+            where=str(recorded.path),
+            found=f"turnbuckle-trace {clipped(version)}",
+            version=VERSION,
+        )
     if "turnbuckle-trace" in recorded.facts:
-        raise error_of("P064.several", where=str(recorded.path), found="a second line #turnbuckle-trace")
+        raise error_of(
+            "P064.several", where=str(recorded.path), found="a second line #turnbuckle-trace"
+        )
 
 
 def _name(recorded: Recorded, rest: bytes) -> None:
@@ -203,16 +234,20 @@ def _name(recorded: Recorded, rest: bytes) -> None:
     recorded.names.setdefault(int(number), plain)
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
 def _rows(recorded: Recorded, piece: bytes, lines: int, commas: int) -> None:
-    """Add the records of a piece: all of its lines at once, or, where one is no record, those that are."""
+    """Add the records of a piece: all of its lines at once, or, where one is no record, those that
+    are.
+    """
     frame = None
     if commas == lines * (len(recorded.columns) - 1):
         frame = _parsed(recorded, piece)
     if frame is None or frame.height != lines:
-        good = re.compile(rb"^[A-Za-z](?:," + _NUMBER + rb"){%d}$" % (len(recorded.columns) - 1), re.MULTILINE).findall(piece)
+        good = re.compile(
+            rb"^[A-Za-z](?:," + _NUMBER + rb"){%d}$" % (len(recorded.columns) - 1), re.MULTILINE
+        ).findall(piece)
         recorded.bad += lines - len(good)
         frame = _parsed(recorded, b"\n".join(good) + b"\n") if good else None
     if frame is None:
@@ -221,20 +256,27 @@ def _rows(recorded: Recorded, piece: bytes, lines: int, commas: int) -> None:
         if letter not in KINDS:
             recorded.unknown[clipped(letter, 8)] += count
             continue
-        of_kind = frame.lazy().filter(pl.col("kind") == letter).select(_columns(letter, frame.columns))
+        of_kind = (
+            frame.lazy().filter(pl.col("kind") == letter).select(_columns(letter, frame.columns))
+        )
         recorded.rows.setdefault(letter, []).append(of_kind.collect())
 
 
 def _columns(letter: str, present: list[str]) -> Iterator[pl.Expr]:
     """Return the columns of a kind; those that the file does not have are null."""
-    return (pl.col(name) if name in present else pl.lit(None, pl.Int64).alias(name) for name in KINDS[letter][1].split())
+    return (
+        pl.col(name) if name in present else pl.lit(None, pl.Int64).alias(name)
+        for name in KINDS[letter][1].split()
+    )
 
 
 def _parsed(recorded: Recorded, piece: bytes) -> pl.DataFrame | None:
     """Return all lines as a table, or None where one is no record."""
     schema = {name: pl.Int64 if place else pl.String for place, name in enumerate(recorded.columns)}
     try:
-        frame = pl.read_csv(piece, has_header=False, schema=schema, comment_prefix="#", quote_char=None)
+        frame = pl.read_csv(
+            piece, has_header=False, schema=schema, comment_prefix="#", quote_char=None
+        )
     except (pl.exceptions.PolarsError, ValueError):
         return None
     if not frame["kind"].str.contains(r"^[A-Za-z]$").fill_null(False).all():

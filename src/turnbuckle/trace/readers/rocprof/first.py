@@ -1,7 +1,9 @@
-"""Reader of the first rocprof (up to ROCm 6): its database ``results.db`` and the Chrome JSON made of it, ``results.json``.
+"""Reader of the first rocprof (up to ROCm 6): its database ``results.db`` and the Chrome JSON made
+of it, ``results.json``.
 
-Both hold calls (HIP, HSA), kernels (OPS, or KERN where they were profiled one by one), copies and sets (COPY) and the ranges
-of roctx.  The database joins them by an index, the JSON by flow arrows in whole microseconds.
+Both hold calls (HIP, HSA), kernels (OPS, or KERN where they were profiled one by one), copies and
+sets (COPY) and the ranges of roctx.  The database joins them by an index, the JSON by flow arrows
+in whole microseconds.
 """
 
 from __future__ import annotations
@@ -24,12 +26,25 @@ from turnbuckle.trace.readers.parts import sqlite_tables
 from turnbuckle.trace.readers.parts.json_pieces import Cut, Json
 from turnbuckle.trace.readers.parts.mpi_tables import NO
 from turnbuckle.trace.readers.rocprof.parts import ALLOCATED, FREED, Agents
-from turnbuckle.trace.readers.rocprof.rows import DRIVER, MARK, MEMORY, PUSHED, RUNTIME, Rows, direction_of, kernel_name, named, unquoted
+from turnbuckle.trace.readers.rocprof.rows import (
+    DRIVER,
+    MARK,
+    MEMORY,
+    PUSHED,
+    RUNTIME,
+    Rows,
+    direction_of,
+    kernel_name,
+    named,
+    unquoted,
+)
 
 #: Tables of a database.
 TABLES: Final = frozenset(("rocTX", "HIP", "HSA", "OPS", "COPY", "KERN"))
 #: Text at the begin of rocprof's JSON that no other Chrome trace has.
-SIGNS: Final = re.compile(rb'"(?:BeginNs|DispatchNs)"|"(?:CPU (?:HIP|HSA) API|Markers and Ranges)"|^\s*\{ ?"traceEvents":\[\{\}')
+SIGNS: Final = re.compile(
+    rb'"(?:BeginNs|DispatchNs)"|"(?:CPU (?:HIP|HSA) API|Markers and Ranges)"|^\s*\{ ?"traceEvents":\[\{\}'
+)
 #: Added to the numbers of HSA calls, which would collide with those of HIP calls.
 _HSA_IDS: Final = 1 << 40
 _HSA_COPY: Final = "async-copy"
@@ -40,7 +55,8 @@ _FILLS: Final = re.compile(r"Fill(?:Buffer|Image)\w*")
 _COPIES: Final = re.compile(r"async-copy|\w+")
 _OF_AGENT: Final = r"Agent(\d{1,4})\.(Name|MarketingName|DeviceType|ComputeUnit|MaxClockFreq\.\(MHz\)|PoolInfo\.Pool1\.Size)"
 _AGENT: Final = re.compile(_OF_AGENT)
-#: The same in the text of a JSON that is not read whole: its first time lies in its head, the agents at its end [B].
+#: The same in the text of a JSON that is not read whole: its first time lies in its head, the
+#: agents at its end [B].
 _AGENT_TEXT: Final = re.compile(rf'"{_OF_AGENT}"\s*:\s*"([^"\\]{{0,200}})"'.encode())
 _BEGUN: Final = re.compile(rb'"BeginNs"\s*:\s*"?(\d{1,18})')
 _HEAD: Final = 1 << 16
@@ -52,7 +68,7 @@ _FREES: Final = r"^hip(?:Host)?Free(?:Host|Async)?$"
 _ON_HOST: Final = r"Host"
 
 
-# --- database ---------------------------------------------------------------------------------------------------------
+# --- database -------------------------------------------------------------------------------------
 
 
 def recognised(path: Path) -> bool:
@@ -62,11 +78,18 @@ def recognised(path: Path) -> bool:
             tables = sqlite_tables.columns(connection)
     except (*sqlite_tables.ERRORS, OSError, UnicodeError):
         return False
-    return any("Index" in tables[t] and ("BeginNs" in tables[t] or "KernelName" in tables[t]) for t in TABLES & set(tables))
+    return any(
+        "Index" in tables[t] and ("BeginNs" in tables[t] or "KernelName" in tables[t])
+        for t in TABLES & set(tables)
+    )
 
 
-def read_database(path: Path, rows: Rows, progress: Callable[[float], object] | None) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Read all tables into `rows`; return the table ``devices`` and facts.  Raises `ProfileError` P045, P049."""
+def read_database(
+    path: Path, rows: Rows, progress: Callable[[float], object] | None
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Read all tables into `rows`; return the table ``devices`` and facts.  Raises `ProfileError`
+    P045, P049.
+    """
     try:
         with sqlite_tables.connected(path) as connection:
             return _Database(path, connection, rows, progress).read()
@@ -75,7 +98,13 @@ def read_database(path: Path, rows: Rows, progress: Callable[[float], object] | 
 
 
 class _Database:
-    def __init__(self, path: Path, connection: sqlite3.Connection, rows: Rows, progress: Callable[[float], object] | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        rows: Rows,
+        progress: Callable[[float], object] | None,
+    ) -> None:
         self.path, self.connection, self.rows, self.progress = path, connection, rows, progress
         tables = sqlite_tables.columns(connection)
         self.columns = {t: c for t, c in tables.items() if t in TABLES}
@@ -99,10 +128,16 @@ class _Database:
         if "rocTX" in timed:
             self._ranges()
         complete(self.rows)
-        return self._described(timed), {"format": "rocprof", "product_version": "rocprof", "container": "sqlite", "tables": self.seen}
+        return self._described(timed), {
+            "format": "rocprof",
+            "product_version": "rocprof",
+            "container": "sqlite",
+            "tables": self.seen,
+        }
 
     def _described(self, timed: list[str]) -> pl.DataFrame:
-        """Return the devices as the JSON of the same run describes them, which rocprof writes beside the database; none without it.
+        """Return the devices as the JSON of the same run describes them, which rocprof writes
+        beside the database; none without it.
 
         It is of the same run if the first time in it is one of the database's.
         """
@@ -124,14 +159,20 @@ class _Database:
 
     def _holds(self, table: str, time: int) -> bool:
         """Return whether a row of a table begins at a time [ns]."""
-        found = self.connection.execute(f"SELECT 1 FROM {sqlite_tables.quoted(table)} WHERE BeginNs = ? LIMIT 1", (time,)).fetchone()
+        found = self.connection.execute(
+            f"SELECT 1 FROM {sqlite_tables.quoted(table)} WHERE BeginNs = ? LIMIT 1", (time,)
+        ).fetchone()
         return found is not None
 
     def _select(self, table: str, wanted: Mapping[str, str]) -> Any:
-        """Return the pieces of a table; a column that the table lacks is null.  Names that begin with ``text_`` are texts."""
+        """Return the pieces of a table; a column that the table lacks is null.  Names that begin
+        with ``text_`` are texts.
+        """
         columns = self.columns[table]
         select = {n: sqlite_tables.quoted(c) if c in columns else "NULL" for n, c in wanted.items()}
-        return sqlite_tables.pieces(self.connection, select, sqlite_tables.quoted(table), self.seen[table], self._tick)
+        return sqlite_tables.pieces(
+            self.connection, select, sqlite_tables.quoted(table), self.seen[table], self._tick
+        )
 
     def _tick(self, rows: int) -> None:
         self.done += rows
@@ -139,14 +180,22 @@ class _Database:
             self.progress(min(self.done / max(sum(self.seen.values()), 1), 1.0))
 
     def _process(self, table: str) -> str:
-        """Return the column of the process: the first versions wrote a number of their own under ``pid``."""
+        """Return the column of the process: the first versions wrote a number of their own under
+        ``pid``.
+        """
         have = self.columns[table]
         if "proc-id" in have:
             return "proc-id"
         return "pid" if "__section" in have or table == "KERN" else ""
 
     def _calls(self, table: str, level: int) -> None:
-        wanted = {"start_ns": "BeginNs", "end_ns": "EndNs", "pid": self._process(table), "tid": "tid", "correlation": "Index"}
+        wanted = {
+            "start_ns": "BeginNs",
+            "end_ns": "EndNs",
+            "pid": self._process(table),
+            "tid": "tid",
+            "correlation": "Index",
+        }
         wanted |= {"text_name": "Name", "text_args": "args"}
         for piece in self._select(table, wanted):
             add_calls(self.rows, piece, level)
@@ -166,7 +215,13 @@ class _Database:
             add_kernels(self.rows, piece)
 
     def _ranges(self) -> None:
-        wanted = {"start_ns": "BeginNs", "end_ns": "EndNs", "pid": self._process("rocTX"), "tid": "tid", "text_name": "Name"}
+        wanted = {
+            "start_ns": "BeginNs",
+            "end_ns": "EndNs",
+            "pid": self._process("rocTX"),
+            "tid": "tid",
+            "text_name": "Name",
+        }
         for piece in self._select("rocTX", wanted):
             add_ranges(self.rows, piece)
 
@@ -176,21 +231,44 @@ def untimed(path: Path) -> TurnbuckleError:
     return error_of("P044.timestamp", where=str(path), found="kernels without BeginNs and EndNs")
 
 
-# --- rows of both -------------------------------------------------------------------------------------------------------
+# --- rows of both ---------------------------------------------------------------------------------
 
 
 #: Columns of a profiled kernel's values, in the database and in the CSV.
 KERNEL_COLUMNS: Final = (
-    {"start_ns": "BeginNs", "end_ns": "EndNs", "pid": "pid", "device": "gpu-id", "queue": "queue-id"}
+    {
+        "start_ns": "BeginNs",
+        "end_ns": "EndNs",
+        "pid": "pid",
+        "device": "gpu-id",
+        "queue": "queue-id",
+    }
     | {"items": "grd", "threads": "wgr", "shared_bytes": "lds"}
-    | {"vectors": "arch_vgpr", "accumulators": "accum_vgpr", "registers": "vgpr", "text_name": "KernelName"}
+    | {
+        "vectors": "arch_vgpr",
+        "accumulators": "accum_vgpr",
+        "registers": "vgpr",
+        "text_name": "KernelName",
+    }
 )
 
 
 #: Columns of profiled kernels other than counters.
 PLAIN_COLUMNS: Final = (
     frozenset(KERNEL_COLUMNS.values())
-    | {"Index", "queue-index", "tid", "scr", "sgpr", "wave_size", "sig", "obj", "DispatchNs", "CompleteNs", "DurationNs"}
+    | {
+        "Index",
+        "queue-index",
+        "tid",
+        "scr",
+        "sgpr",
+        "wave_size",
+        "sig",
+        "obj",
+        "DispatchNs",
+        "CompleteNs",
+        "DurationNs",
+    }
     | {"fbar", "Data", "stream-id", "roctx-range", "__section", "__lane"}
 )
 
@@ -198,7 +276,9 @@ PLAIN_COLUMNS: Final = (
 def add_kernels(rows: Rows, piece: pl.DataFrame) -> None:
     """Add profiled kernels; grid and work-group are products of their three sides."""
     fits = (pl.col("threads") > 0) & (pl.col("items") > 0)
-    vectors = pl.when(pl.col("vectors") > 0).then(pl.col("vectors") + pl.col("accumulators").fill_null(0).clip(0))
+    vectors = pl.when(pl.col("vectors") > 0).then(
+        pl.col("vectors") + pl.col("accumulators").fill_null(0).clip(0)
+    )
     piece = piece.with_columns(
         blocks=pl.when(fits).then((pl.col("items") - 1) // pl.col("threads") + 1),
         registers=pl.coalesce(vectors, pl.when(pl.col("registers") > 0).then("registers")),
@@ -210,22 +290,39 @@ def add_kernels(rows: Rows, piece: pl.DataFrame) -> None:
 
 
 def add_calls(rows: Rows, piece: pl.DataFrame, level: int) -> None:
-    """Add calls, and the memory that their arguments state: bytes moved or set, allocations and releases."""
+    """Add calls, and the memory that their arguments state: bytes moved or set, allocations and
+    releases.
+    """
     name, args = pl.col("text_name"), pl.col("text_args")
     plain = args.str.extract(r"\b(?:sizeBytes|ByteCount)\((\d{1,18})\)").cast(pl.Int64)
-    sides = [args.str.extract(rf"\b{side}\((\d{{1,9}})\)").cast(pl.Int64) for side in ("width", "height")]
+    sides = [
+        args.str.extract(rf"\b{side}\((\d{{1,9}})\)").cast(pl.Int64) for side in ("width", "height")
+    ]
     moves = name.str.contains(_MOVES)
     piece = piece.with_columns(
         name=named(piece["text_name"], rows),
         level=pl.lit(level),
-        size=pl.when(moves & ~name.str.contains("2D|3D|Array")).then(plain).when(moves & name.str.contains("2D")).then(sides[0] * sides[1]),
+        size=pl.when(moves & ~name.str.contains("2D|3D|Array"))
+        .then(plain)
+        .when(moves & name.str.contains("2D"))
+        .then(sides[0] * sides[1]),
     )
     if level == DRIVER:
         piece = piece.with_columns(pl.col("correlation") + _HSA_IDS)
     rows.frame("api", piece)
-    address = args.str.extract(r"\b(?:ptr|dev_ptr|hostPtr)\(0x([0-9a-fA-F]{1,15})\)").str.to_integer(base=16, strict=False)
-    memory_calls = piece.lazy().with_columns(address=address, size_bytes=args.str.extract(r"\bsize(?:Bytes)?\((\d{1,18})\)").cast(pl.Int64))
-    host = pl.when(name.str.contains(_ON_HOST)).then(MEMORY["pinned"]).when(name.str.contains("Managed")).then(MEMORY["managed"])
+    address = args.str.extract(
+        r"\b(?:ptr|dev_ptr|hostPtr)\(0x([0-9a-fA-F]{1,15})\)"
+    ).str.to_integer(base=16, strict=False)
+    memory_calls = piece.lazy().with_columns(
+        address=address,
+        size_bytes=args.str.extract(r"\bsize(?:Bytes)?\((\d{1,18})\)").cast(pl.Int64),
+    )
+    host = (
+        pl.when(name.str.contains(_ON_HOST))
+        .then(MEMORY["pinned"])
+        .when(name.str.contains("Managed"))
+        .then(MEMORY["managed"])
+    )
     made = memory_calls.filter(name.str.contains(_ALLOCATES)).with_columns(
         time_ns="end_ns", operation=pl.lit(ALLOCATED), memory=host.otherwise(3)
     )
@@ -233,7 +330,9 @@ def add_calls(rows: Rows, piece: pl.DataFrame, level: int) -> None:
         time_ns="start_ns", operation=pl.lit(FREED), memory=pl.lit(0), size_bytes=None
     )
     for frame in (made, freed):
-        addressed = frame.filter(pl.col("address").is_not_null() & (pl.col("address") != 0)).collect()
+        addressed = frame.filter(
+            pl.col("address").is_not_null() & (pl.col("address") != 0)
+        ).collect()
         if addressed.height:
             rows.frame("allocations", addressed)
 
@@ -246,11 +345,19 @@ def add_works(rows: Rows, piece: pl.DataFrame, *, copies: bool) -> None:
         kernels = pl.Series([not _COPIES.fullmatch(n) for n in names], dtype=pl.Boolean)
         rows.frame("memsets", piece.filter(fills))
         kernel_rows = piece.filter(kernels)
-        rows.frame("kernels", kernel_rows.with_columns(name=named(kernel_rows["text_name"], rows, kernel_name)))
+        rows.frame(
+            "kernels",
+            kernel_rows.with_columns(name=named(kernel_rows["text_name"], rows, kernel_name)),
+        )
         direction = pl.Series([direction_of(n, "", "", None) for n in names], dtype=pl.Int64)
         of_hsa = pl.Series([n == _HSA_COPY for n in names], dtype=pl.Boolean)
-        moved = pl.select(pl.when(of_hsa).then(piece["correlation"] + _HSA_IDS).otherwise(piece["correlation"])).to_series()
-        rows.frame("copies", piece.with_columns(direction=direction, correlation=moved).filter(~fills & ~kernels))
+        moved = pl.select(
+            pl.when(of_hsa).then(piece["correlation"] + _HSA_IDS).otherwise(piece["correlation"])
+        ).to_series()
+        rows.frame(
+            "copies",
+            piece.with_columns(direction=direction, correlation=moved).filter(~fills & ~kernels),
+        )
         return
     idle = pl.Series([bool(_MARKERS.fullmatch(n)) for n in names], dtype=pl.Boolean)
     rows.flaws["P176"] += int(idle.sum())
@@ -261,17 +368,30 @@ def add_works(rows: Rows, piece: pl.DataFrame, *, copies: bool) -> None:
 def add_ranges(rows: Rows, piece: pl.DataFrame) -> None:
     """Add ranges of roctx; rocprof writes a mark as a range of one nanosecond."""
     mark = pl.col("end_ns") - pl.col("start_ns") <= 1
-    piece = piece.with_columns(name=named(piece["text_name"], rows), kind=pl.when(mark).then(MARK).otherwise(PUSHED))
+    piece = piece.with_columns(
+        name=named(piece["text_name"], rows), kind=pl.when(mark).then(MARK).otherwise(PUSHED)
+    )
     rows.frame("ranges", piece.with_columns(end_ns=pl.when(~mark).then("end_ns")))
 
 
 def complete(rows: Rows) -> None:
-    """Complete rows that depend on all others: processes, calls inside others, and copies that are recorded twice."""
+    """Complete rows that depend on all others: processes, calls inside others, and copies that are
+    recorded twice.
+    """
     _processes(rows)
-    api = rows.table("api").sort("pid", "tid", "start_ns", "end_ns", descending=[False, False, False, True], maintain_order=True)
+    api = rows.table("api").sort(
+        "pid",
+        "tid",
+        "start_ns",
+        "end_ns",
+        descending=[False, False, False, True],
+        maintain_order=True,
+    )
     thread = ["pid", "tid"]
     reach = pl.col("end_ns").cum_max().shift(1).over(thread)
-    api = api.with_columns(inside=((pl.col("start_ns") < reach) & (pl.col("end_ns") <= reach)).fill_null(False))
+    api = api.with_columns(
+        inside=((pl.col("start_ns") < reach) & (pl.col("end_ns") <= reach)).fill_null(False)
+    )
     outer = pl.col("correlation").first().over(*thread, (~pl.col("inside")).cum_sum().over(thread))
     rows.replaced("api", api.with_columns(ancestor=pl.when("inside").then(outer)))
     copies = rows.table("copies")
@@ -284,7 +404,9 @@ def complete(rows: Rows) -> None:
 
 
 def _processes(rows: Rows) -> None:
-    """Give calls and ranges of the first versions, which name no process, the process whose number their (main) thread has."""
+    """Give calls and ranges of the first versions, which name no process, the process whose number
+    their (main) thread has.
+    """
     works = [rows.table(t)["pid"].drop_nulls().unique() for t in ("kernels", "copies", "memsets")]
     pids = pl.concat(works).unique()
     if len(pids) > 1:
@@ -294,11 +416,13 @@ def _processes(rows: Rows) -> None:
             rows.replaced(table, frame.with_columns(pid=pl.coalesce("pid", main_thread)))
 
 
-# --- Chrome JSON ------------------------------------------------------------------------------------------------------
+# --- Chrome JSON ----------------------------------------------------------------------------------
 
 
 def read_json(text: Json, rows: Rows) -> tuple[pl.DataFrame, dict[str, int], bool]:
-    """Read all events into `rows`; return the table ``devices``, rows of every lane, and whether the text's end was reached."""
+    """Read all events into `rows`; return the table ``devices``, rows of every lane, and whether
+    the text's end was reached.
+    """
     events = _Events(rows)
     whole = True
     agents: dict[int, dict[str, str]] = {}
@@ -332,17 +456,30 @@ def _devices(agents: Mapping[int, Mapping[str, str]]) -> pl.DataFrame:
     out = Agents()
     for number, description in sorted(agents.items()):
         memory = re.match(r"(\d{1,15})", description.get("PoolInfo.Pool1.Size", ""))
-        figures = {k: re.match(r"\d{1,9}", description.get(k, "")) for k in ("ComputeUnit", "MaxClockFreq.(MHz)")}
+        figures = {
+            k: re.match(r"\d{1,9}", description.get(k, ""))
+            for k in ("ComputeUnit", "MaxClockFreq.(MHz)")
+        }
         units, clock = (int(m[0]) if m else 0 for m in figures.values())
         names = {"name": description.get("MarketingName", ""), "chip": description.get("Name", "")}
         size = 1024 * int(memory[1]) if memory else 0
         sort = description.get("DeviceType", "")
-        out.add(number, sort, NO, **names, memory_bytes=size, multiprocessors=units, clock_hz=1_000_000 * clock)
+        out.add(
+            number,
+            sort,
+            NO,
+            **names,
+            memory_bytes=size,
+            multiprocessors=units,
+            clock_hz=1_000_000 * clock,
+        )
     return out.table()
 
 
 class _Lane:
-    """Events of one kind in pieces of bounded size, and where each stands in the picture, which the arrows refer to."""
+    """Events of one kind in pieces of bounded size, and where each stands in the picture, which the
+    arrows refer to.
+    """
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
@@ -357,9 +494,15 @@ class _Lane:
             self._close()
 
     def _close(self) -> None:
-        schema: dict[str, Any] = {c: pl.String if c.startswith("text_") else pl.Int64 for c in self.columns}
+        schema: dict[str, Any] = {
+            c: pl.String if c.startswith("text_") else pl.Int64 for c in self.columns
+        }
         frame = pl.DataFrame(self._rows, schema=schema, orient="row")
-        self._pieces.append(frame.with_columns(pl.when(pl.col(c) != NO).then(c) for c in self.columns if not c.startswith("text_")))
+        self._pieces.append(
+            frame.with_columns(
+                pl.when(pl.col(c) != NO).then(c) for c in self.columns if not c.startswith("text_")
+            )
+        )
         self._rows = []
 
     def taken(self) -> pl.DataFrame:
@@ -382,7 +525,13 @@ class _Events:
         self.rows = rows
         self.seen: Counter[str] = Counter()
         self.lane: dict[int, str] = {}
-        columns = {"HIP": _CALL, "OPS": _WORK, "COPY": _WORK, "rocTX": _RANGE, "KERN": tuple(KERNEL_COLUMNS)}
+        columns = {
+            "HIP": _CALL,
+            "OPS": _WORK,
+            "COPY": _WORK,
+            "rocTX": _RANGE,
+            "KERN": tuple(KERNEL_COLUMNS),
+        }
         self.held = {lane: _Lane(names) for lane, names in columns.items()}
         #: id, begin [us], lane, row of the lane; of tails and of heads
         self.tails, self.heads = array("q"), array("q")
@@ -404,7 +553,9 @@ class _Events:
             args = event.get("args")
             match = _LANES.match(str(args.get("name"))) if isinstance(args, dict) else None
             if match:
-                self.lane[number(event.get("pid"))] = "rocTX" if match[1] else "COPY" if match[2] else match[3] or "GPU"
+                self.lane[number(event.get("pid"))] = (
+                    "rocTX" if match[1] else "COPY" if match[2] else match[3] or "GPU"
+                )
         elif phase is not None:
             self.rows.unread["other events"] += 1
 
@@ -417,30 +568,71 @@ class _Events:
         times = number(args["BeginNs"]), number(args.get("EndNs"))
         pid_argument = number(args.get("pid"))
         # the first versions write the lane's number under pid
-        pid = number(args["proc-id"]) if "proc-id" in args else pid_argument if pid_argument != number(event.get("pid")) else NO
-        kind = "KERN" if lane == "GPU" and "KernelName" in args else {"HSA": "HIP", "GPU": "OPS"}.get(lane, lane)
+        pid = (
+            number(args["proc-id"])
+            if "proc-id" in args
+            else pid_argument
+            if pid_argument != number(event.get("pid"))
+            else NO
+        )
+        kind = (
+            "KERN"
+            if lane == "GPU" and "KernelName" in args
+            else {"HSA": "HIP", "GPU": "OPS"}.get(lane, lane)
+        )
         self.seen["HSA" if lane == "HSA" else kind] += 1
         held = self.held[kind]
         name = _text(args.get("KernelName" if kind == "KERN" else "Name"))
         if kind == "HIP":
-            held.add((*times, pid, number(args.get("tid")), NO, name, _text(args.get("args")), int(lane == "HSA")))
+            held.add(
+                (
+                    *times,
+                    pid,
+                    number(args.get("tid")),
+                    NO,
+                    name,
+                    _text(args.get("args")),
+                    int(lane == "HSA"),
+                )
+            )
         elif kind == "rocTX":
             held.add((*times, pid, number(args.get("tid")), name))
         elif kind == "KERN":
-            held.add(tuple(name if c == "text_name" else number(args.get(k)) for c, k in KERNEL_COLUMNS.items()))
+            held.add(
+                tuple(
+                    name if c == "text_name" else number(args.get(k))
+                    for c, k in KERNEL_COLUMNS.items()
+                )
+            )
         else:
             stream = number(args.get("stream-id", args.get("tid")))
-            held.add((*times, pid, number(args.get("dev-id")), number(args.get("queue-id")), stream, NO, name))
+            held.add(
+                (
+                    *times,
+                    pid,
+                    number(args.get("dev-id")),
+                    number(args.get("queue-id")),
+                    stream,
+                    NO,
+                    name,
+                )
+            )
         if kind in ("HIP", "OPS", "COPY"):
             held.places.extend(number(event.get(k)) for k in ("pid", "tid", "ts", "dur"))
 
     def close(self) -> None:
         """Add all events to the rows, joined by the arrows."""
-        places = {k: np.frombuffer(self.held[k].places, np.int64).reshape(-1, 4) for k in ("HIP", "OPS", "COPY") if self.held[k].places}
+        places = {
+            k: np.frombuffer(self.held[k].places, np.int64).reshape(-1, 4)
+            for k in ("HIP", "OPS", "COPY")
+            if self.held[k].places
+        }
         frames = {k: lane.taken() for k, lane in self.held.items()}
         ids = _arrows(self.tails, self.heads, places, frames["HIP"]["text_name"])
         for kind, correlation in ids.items():
-            frames[kind] = frames[kind].with_columns(correlation=pl.Series(correlation).replace(NO, None))
+            frames[kind] = frames[kind].with_columns(
+                correlation=pl.Series(correlation).replace(NO, None)
+            )
         for level in (RUNTIME, DRIVER):
             calls = frames["HIP"].filter(pl.col("driver") == level)
             if calls.height:
@@ -459,10 +651,11 @@ def _text(value: object) -> str | None:
 
 
 def _arrows(tails: Any, heads: Any, places: Mapping[str, Any], names: pl.Series) -> dict[str, Any]:
-    """Return ids of calls, and of the call that the arrows name for each work: shape (rows,) per kind, `NO` without an arrow.
+    """Return ids of calls, and of the call that the arrows name for each work: shape (rows,) per
+    kind, `NO` without an arrow.
 
-    An arrow's tail lies in the call [us], its head at the begin of the work that the call started.  Of calls inside each other
-    the arrow belongs to the innermost that starts work.
+    An arrow's tail lies in the call [us], its head at the begin of the work that the call started.
+    Of calls inside each other the arrow belongs to the innermost that starts work.
     """
     out = {k: np.full(len(p), NO, np.int64) for k, p in places.items()}
     if "HIP" not in out:
@@ -477,31 +670,69 @@ def _arrows(tails: Any, heads: Any, places: Mapping[str, Any], names: pl.Series)
         if kind not in out:
             continue
         keys = ["lane", "row", "at"]
-        records = pl.DataFrame(places[kind][:, :3], schema=keys).with_row_index("record").unique(keys, keep="last")
-        targets = pl.DataFrame({"id": head[:, 0], "at": head[:, 1], "lane": head[:, 2], "row": head[:, 3]})
-        joined = targets.join(records, on=keys).join(called, on="id").unique("id", keep="first").unique("call", keep="first")
+        records = (
+            pl.DataFrame(places[kind][:, :3], schema=keys)
+            .with_row_index("record")
+            .unique(keys, keep="last")
+        )
+        targets = pl.DataFrame(
+            {"id": head[:, 0], "at": head[:, 1], "lane": head[:, 2], "row": head[:, 3]}
+        )
+        joined = (
+            targets.join(records, on=keys)
+            .join(called, on="id")
+            .unique("id", keep="first")
+            .unique("call", keep="first")
+        )
         begun = places["HIP"][joined["call"].to_numpy(), 2]
-        matches = joined.select(pl.col("record").cast(pl.Int64), id=pl.col("call").cast(pl.Int64) + 1)
+        matches = joined.select(
+            pl.col("record").cast(pl.Int64), id=pl.col("call").cast(pl.Int64) + 1
+        )
         out[kind] = _shared(places[kind], matches.with_columns(begun=pl.Series(begun)))
     return out
 
 
 def _shared(place: Any, matches: pl.DataFrame) -> Any:
-    """Give records without an arrow the call of the next arrow on their stream: of several records of one call only the last has one."""
-    records = pl.DataFrame({"lane": place[:, 0], "row": place[:, 1], "at": place[:, 2]}).with_row_index("record")
-    records = records.with_columns(pl.col("record").cast(pl.Int64)).join(matches, on="record", how="left")
-    filled = records.sort("lane", "row", "at", "record").with_columns(pl.col("id", "begun").backward_fill().over("lane", "row"))
-    with_calls = filled.with_columns(id=pl.when(pl.col("begun") <= pl.col("at")).then("id")).sort("record")
+    """Give records without an arrow the call of the next arrow on their stream: of several records
+    of one call only the last has one.
+    """
+    records = pl.DataFrame(
+        {"lane": place[:, 0], "row": place[:, 1], "at": place[:, 2]}
+    ).with_row_index("record")
+    records = records.with_columns(pl.col("record").cast(pl.Int64)).join(
+        matches, on="record", how="left"
+    )
+    filled = records.sort("lane", "row", "at", "record").with_columns(
+        pl.col("id", "begun").backward_fill().over("lane", "row")
+    )
+    with_calls = filled.with_columns(id=pl.when(pl.col("begun") <= pl.col("at")).then("id")).sort(
+        "record"
+    )
     return with_calls["id"].fill_null(NO).to_numpy()
 
 
 def _callers(tail: Any, place: Any, names: pl.Series) -> pl.DataFrame:
     """Return the call that every tail lies in: columns ``id`` and ``call``."""
     able = np.flatnonzero(names.str.contains(_STARTS_WORK).fill_null(False).to_numpy())
-    calls = pl.DataFrame({"call": able, "thread": place[able, 1], "begin": place[able, 2], "length": place[able, 3]})
+    calls = pl.DataFrame(
+        {"call": able, "thread": place[able, 1], "begin": place[able, 2], "length": place[able, 3]}
+    )
     # of calls that begin together the shorter is the inner one
     calls = calls.sort("begin", "length", descending=[False, True])
-    tails = pl.DataFrame({"id": tail[:, 0], "at": tail[:, 1], "thread": tail[:, 3]}).unique("id").sort("at")
-    joined = tails.join_asof(calls, left_on="at", right_on="begin", by="thread", strategy="backward", check_sortedness=False)
-    inside = joined.filter(pl.col("call").is_not_null() & (pl.col("at") <= pl.col("begin") + pl.col("length") + 1))
+    tails = (
+        pl.DataFrame({"id": tail[:, 0], "at": tail[:, 1], "thread": tail[:, 3]})
+        .unique("id")
+        .sort("at")
+    )
+    joined = tails.join_asof(
+        calls,
+        left_on="at",
+        right_on="begin",
+        by="thread",
+        strategy="backward",
+        check_sortedness=False,
+    )
+    inside = joined.filter(
+        pl.col("call").is_not_null() & (pl.col("at") <= pl.col("begin") + pl.col("length") + 1)
+    )
     return inside.select("id", "call")

@@ -1,4 +1,5 @@
-"""Reader of recordings of AMD's profilers in one file: rocprof's database and Chrome JSON, rocprofv3's JSON, rocpd databases.
+"""Reader of recordings of AMD's profilers in one file: rocprof's database and Chrome JSON,
+rocprofv3's JSON, rocpd databases.
 
 `turnbuckle.trace.readers.rocprof.csv_sets` reads their CSV, which may be a set of files.
 """
@@ -29,7 +30,9 @@ _DEVICE_TABLES: Final = ("kernels", "copies", "memsets")
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Return whether the file is a recording of rocprof or rocprofv3, by its database tables or the begin of its JSON."""
+    """Return whether the file is a recording of rocprof or rocprofv3, by its database tables or the
+    begin of its JSON.
+    """
     return kind(head, path) is not None
 
 
@@ -39,7 +42,11 @@ def kind(head: bytes, path: Path) -> str | None:
         names = sqlite_tables.names(path)
         if any(rocpd.OURS.match(n) for n in names):
             return "rocpd"
-        return "v1-database" if rocprof_v1.TABLES & set(names) and rocprof_v1.recognised(path) else None
+        return (
+            "v1-database"
+            if rocprof_v1.TABLES & set(names) and rocprof_v1.recognised(path)
+            else None
+        )
     text = beginning(head, path)
     if not _OPENS.match(text):
         return None
@@ -62,12 +69,15 @@ class Pieces(Text):
     def pieces(self) -> Iterator[bytes]:
         """Yield unpacked bytes.
 
-        Raises `ProfileError` P025 where a packed file is damaged, P026 where it unpacks to too much, P029 where it is no text.
+        Raises `ProfileError` P025 where a packed file is damaged, P026 where it unpacks to too
+        much, P029 where it is no text.
         """
         begun = False
         self._source = self._raw()
         try:
-            for piece in packed_text.json_text(packed_text.unpacked(self._source, self.path), self.path):
+            for piece in packed_text.json_text(
+                packed_text.unpacked(self._source, self.path), self.path
+            ):
                 yield piece if begun else piece.removeprefix(packed_text.MARK)
                 begun = True
         except ProfileError as error:
@@ -82,11 +92,14 @@ class Pieces(Text):
         return self.digest, self.size_bytes
 
 
-def read(path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None) -> Trace:
+def read(
+    path: Path, *, threads: int = 0, progress: Callable[[float], object] | None = None
+) -> Trace:
     """Read a recording.
 
-    Raises `ProfileError`: P025, P026 packed and damaged; P045 a database of another kind; P046 nothing of a GPU in it;
-    P047 JSON that cannot be read; P049 a database that cannot be read; P050 clocks that cannot be aligned.
+    Raises `ProfileError`: P025, P026 packed and damaged; P045 a database of another kind; P046
+    nothing of a GPU in it; P047 JSON that cannot be read; P049 a database that cannot be read; P050
+    clocks that cannot be aligned.
     """
     with opened(path) as file:
         head = file.read(512)
@@ -119,16 +132,30 @@ def _database(path: Path, what: str, progress: Callable[[float], object] | None)
     return finished(path, rows, devices, about, sqlite_tables.digest(path))
 
 
-def finished(path: Path, rows: Rows, devices: pl.DataFrame, about: dict[str, Any], digest: tuple[str, int]) -> Trace:
+def finished(
+    path: Path, rows: Rows, devices: pl.DataFrame, about: dict[str, Any], digest: tuple[str, int]
+) -> Trace:
     """Return the trace of all rows.  Raises `ProfileError` P046 where they hold no GPU activity."""
     tables, names, base, findings = assembled(rows, devices)
     if not any(name in tables for name in ("api", *_DEVICE_TABLES)):
         raise error_of("P046", where=str(path), found=_held(about["tables"]))
-    facts: dict[str, Any] = dict.fromkeys(("product_version", "schema_version", "session_start_utc_ns", "analysis_duration_ns"))
-    facts |= {"base_ns": base, "recorded": sorted(n for n in COLUMNS if n in tables), "sha256": digest[0], "size_bytes": digest[1], **about}
+    facts: dict[str, Any] = dict.fromkeys(
+        ("product_version", "schema_version", "session_start_utc_ns", "analysis_duration_ns")
+    )
+    facts |= {
+        "base_ns": base,
+        "recorded": sorted(n for n in COLUMNS if n in tables),
+        "sha256": digest[0],
+        "size_bytes": digest[1],
+        **about,
+    }
     return Trace(tables, names, facts, findings, path.name)
 
 
 def _held(tables: dict[str, int]) -> str:
-    rows = ", ".join(f"{name} {count}" for name, count in sorted(tables.items()) if count and name.replace("_", "").isalnum())
+    rows = ", ".join(
+        f"{name} {count}"
+        for name, count in sorted(tables.items())
+        if count and name.replace("_", "").isalnum()
+    )
     return f"rows of {rows[:100]}" if rows else "no rows in any of its tables"

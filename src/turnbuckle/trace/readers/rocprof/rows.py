@@ -1,8 +1,10 @@
-"""Rows that all readers of AMD's profilers produce, and their assembly to the tables of the vocabulary.
+"""Rows that all readers of AMD's profilers produce, and their assembly to the tables of the
+vocabulary.
 
-Every format gives the same rows (`COLUMNS`): absolute times, process and thread numbers of the system, agents as the file
-numbers them.  `assembled` puts the times on one clock that starts at the first row, gives processes and threads the ids of
-the vocabulary, and joins calls to the work that they started.
+Every format gives the same rows (`COLUMNS`): absolute times, process and thread numbers of the
+system, agents as the file numbers them.  `assembled` puts the times on one clock that starts at the
+first row, gives processes and threads the ids of the vocabulary, and joins calls to the work that
+they started.
 """
 
 from __future__ import annotations
@@ -24,14 +26,24 @@ from turnbuckle.trace.readers.rocprof import graphs as rocprof_graphs
 from turnbuckle.trace.trace import completed, dtypes
 
 _WORK: Final = ("start_ns", "end_ns", "pid", "device", "stream", "queue", "correlation")
-#: Columns of the rows that a format gives, by table; all are integers, `NO` where the file does not say.
+#: Columns of the rows that a format gives, by table; all are integers, `NO` where the file does not
+#: say.
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "api": ("start_ns", "end_ns", "pid", "tid", "correlation", "ancestor", "name", "level", "size"),
     "kernels": (*_WORK, "name", "blocks", "threads", "registers", "shared_bytes"),
     "copies": (*_WORK, "size_bytes", "direction", "source_device", "target_device"),
     "memsets": (*_WORK, "size_bytes"),
     "ranges": ("start_ns", "end_ns", "pid", "tid", "kind", "name"),
-    "allocations": ("time_ns", "pid", "device", "correlation", "size_bytes", "operation", "memory", "address"),
+    "allocations": (
+        "time_ns",
+        "pid",
+        "device",
+        "correlation",
+        "size_bytes",
+        "operation",
+        "memory",
+        "address",
+    ),
 }
 RUNTIME, DRIVER = 0, 1
 MARK, PUSHED, BEGUN = 34, 59, 60
@@ -49,7 +61,8 @@ _HOST_CLONE: Final = re.compile(r"(?: \[clone \.kd\]|\.kd)$")
 
 
 class Rows:
-    """Rows of all tables of `COLUMNS` in pieces of bounded size, and counts of flaws met while reading them.
+    """Rows of all tables of `COLUMNS` in pieces of bounded size, and counts of flaws met while
+    reading them.
 
     Attributes
     ----------
@@ -82,8 +95,13 @@ class Rows:
             self._close(table)
 
     def frame(self, table: str, piece: pl.DataFrame) -> None:
-        """Add many rows at once; columns that the piece lacks are null, further columns of it are ignored."""
-        columns = [pl.col(c).cast(pl.Int64) if c in piece.columns else pl.lit(None, pl.Int64).alias(c) for c in COLUMNS[table]]
+        """Add many rows at once; columns that the piece lacks are null, further columns of it are
+        ignored.
+        """
+        columns = [
+            pl.col(c).cast(pl.Int64) if c in piece.columns else pl.lit(None, pl.Int64).alias(c)
+            for c in COLUMNS[table]
+        ]
         self._pieces[table].append(piece.select(columns))
 
     def _close(self, table: str) -> None:
@@ -99,7 +117,11 @@ class Rows:
         self._close(name)
         if len(self._pieces[name]) > 1:
             self._pieces[name] = [pl.concat(self._pieces[name])]
-        return self._pieces[name][0] if self._pieces[name] else pl.DataFrame(schema=dict.fromkeys(COLUMNS[name], pl.Int64))
+        return (
+            self._pieces[name][0]
+            if self._pieces[name]
+            else pl.DataFrame(schema=dict.fromkeys(COLUMNS[name], pl.Int64))
+        )
 
     def replaced(self, name: str, frame: pl.DataFrame) -> None:
         """Replace the rows of a table."""
@@ -156,7 +178,9 @@ def unquoted(text: str) -> str:
 def named(texts: pl.Series, rows: Rows, change: Callable[[str], str] = unquoted) -> pl.Series:
     """Return the indices of texts, each distinct text changed and looked up once."""
     distinct = texts.drop_nulls().unique(maintain_order=True).to_list()
-    return texts.replace_strict(distinct, [rows.name(change(t)) for t in distinct], default=None, return_dtype=pl.Int64)
+    return texts.replace_strict(
+        distinct, [rows.name(change(t)) for t in distinct], default=None, return_dtype=pl.Int64
+    )
 
 
 def short_name(text: str) -> str:
@@ -185,7 +209,8 @@ def _without_brackets(text: str) -> str:
 
 
 def blocks_of(grid: Sequence[int], group: Sequence[int]) -> tuple[int, int]:
-    """Return blocks and threads per block of a grid in work-items and a work-group, each by dimension; `NO` where one is not recorded.
+    """Return blocks and threads per block of a grid in work-items and a work-group, each by
+    dimension; `NO` where one is not recorded.
 
     >>> blocks_of((1024, 6, 1), (256, 4, 1))
     (8, 1024)
@@ -204,7 +229,8 @@ def direction_of(word: str, source: str, target: str, same: bool | None) -> int:
 
     Parameters
     ----------
-    word : the profiler's name of the direction (``MEMORY_COPY_HOST_TO_DEVICE``, ``CopyDeviceToHost``), where it has one.
+    word : the profiler's name of the direction (``MEMORY_COPY_HOST_TO_DEVICE``,
+        ``CopyDeviceToHost``), where it has one.
     source, target : ``CPU``, ``GPU`` or nothing, for the two agents.
     same : whether both are one agent; None where that is not recorded.
 
@@ -214,7 +240,9 @@ def direction_of(word: str, source: str, target: str, same: bool | None) -> int:
     ends = (source, target) if source and target else _ends(word)
     if ends == ("GPU", "GPU"):
         return DIRECTION["p2p" if same is False else "d2d"]
-    return DIRECTION[{("CPU", "GPU"): "h2d", ("GPU", "CPU"): "d2h", ("CPU", "CPU"): "h2h"}.get(ends, "unknown")]
+    return DIRECTION[
+        {("CPU", "GPU"): "h2d", ("GPU", "CPU"): "d2h", ("CPU", "CPU"): "h2h"}.get(ends, "unknown")
+    ]
 
 
 @lru_cache(maxsize=4096)
@@ -224,10 +252,12 @@ def _ends(word: str) -> tuple[str, str]:
     return (side[match[1].lower()], side[match[2].lower()]) if match else ("", "")
 
 
-# --- rows to tables ---------------------------------------------------------------------------------------------------
+# --- rows to tables -------------------------------------------------------------------------------
 
 
-def assembled(rows: Rows, devices: pl.DataFrame | None = None) -> tuple[dict[str, pl.DataFrame], pl.Series, int, list[Finding]]:
+def assembled(
+    rows: Rows, devices: pl.DataFrame | None = None
+) -> tuple[dict[str, pl.DataFrame], pl.Series, int, list[Finding]]:
     """Return tables of the vocabulary, names, the base of the clock [ns], and findings.
 
     Parameters
@@ -238,7 +268,10 @@ def assembled(rows: Rows, devices: pl.DataFrame | None = None) -> tuple[dict[str
     base = _base(frames)
     only_process = _only_process(frames)
     if only_process is not None:
-        frames = {name: frame.with_columns(pl.col("pid").fill_null(only_process)) for name, frame in frames.items()}
+        frames = {
+            name: frame.with_columns(pl.col("pid").fill_null(only_process))
+            for name, frame in frames.items()
+        }
     frames["allocations"] = _frees(frames["allocations"])
     _numbered(frames, rows)
     _sizes_of_calls(frames, rows)
@@ -253,9 +286,15 @@ def assembled(rows: Rows, devices: pl.DataFrame | None = None) -> tuple[dict[str
             frame = frame.with_columns(correlation=_follow(frame, outermost))
         frame = frame.with_columns(process=look_up(frame["pid"], process))
         if "tid" in frame.columns:
-            frame = frame.join(threads, on=["pid", "tid"], how="left", maintain_order="left", nulls_equal=True)
+            frame = frame.join(
+                threads, on=["pid", "tid"], how="left", maintain_order="left", nulls_equal=True
+            )
         tables[name] = _table(name, frame, base, shorts)
-        rows.flaws["P106"] += sum(tables[name][c].null_count() - frame[c].null_count() for c in _AMOUNTS if c in frame.columns)
+        rows.flaws["P106"] += sum(
+            tables[name][c].null_count() - frame[c].null_count()
+            for c in _AMOUNTS
+            if c in frame.columns
+        )
     rows.flaws["P167"] += rocprof_graphs.numbered(tables, rows.names.series())
     _count(tables, rows)
     streams = _streams(tables)
@@ -265,7 +304,11 @@ def assembled(rows: Rows, devices: pl.DataFrame | None = None) -> tuple[dict[str
         tables["devices"] = devices
     else:
         rows.flaws["P123"] += 1
-    findings = [finding(code, count, rows.details.get(code, "")) for code, count in sorted(rows.flaws.items()) if count]
+    findings = [
+        finding(code, count, rows.details.get(code, ""))
+        for code, count in sorted(rows.flaws.items())
+        if count
+    ]
     return tables, rows.names.series(), base, findings
 
 
@@ -277,8 +320,17 @@ def _stamped(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _base(frames: dict[str, pl.DataFrame]) -> int:
     """Return the first time [ns] of the recording's bulk: a stray row may not move the clock."""
-    starts = [f[c] for f in frames.values() for c in ("start_ns", "time_ns") if c in f.columns and f.height]
-    times = pl.concat([s.drop_nulls().alias("t") for s in starts]) if starts else pl.Series("t", [], dtype=pl.Int64)
+    starts = [
+        f[c]
+        for f in frames.values()
+        for c in ("start_ns", "time_ns")
+        if c in f.columns and f.height
+    ]
+    times = (
+        pl.concat([s.drop_nulls().alias("t") for s in starts])
+        if starts
+        else pl.Series("t", [], dtype=pl.Int64)
+    )
     if times.is_empty():
         return 0
     middle = int(times.sort()[len(times) // 2])
@@ -286,18 +338,28 @@ def _base(frames: dict[str, pl.DataFrame]) -> int:
 
 
 def _sizes_of_calls(frames: dict[str, pl.DataFrame], rows: Rows) -> None:
-    """Fill sizes of copies and sets that only their calls state, where a call started one record of that kind."""
+    """Fill sizes of copies and sets that only their calls state, where a call started one record of
+    that kind.
+    """
     calls = frames["api"].filter(pl.col("size").is_not_null() & pl.col("correlation").is_not_null())
     detail = ""
     for name in ("copies", "memsets"):
         frame = frames[name]
         if calls.height and frame["size_bytes"].null_count():
-            keys = ["pid", "correlation"] if frame["pid"].null_count() == 0 and calls["pid"].null_count() == 0 else ["correlation"]
-            sizes = calls.group_by(keys).agg(pl.col("size").first(), unique=pl.col("size").n_unique() == 1)
+            keys = (
+                ["pid", "correlation"]
+                if frame["pid"].null_count() == 0 and calls["pid"].null_count() == 0
+                else ["correlation"]
+            )
+            sizes = calls.group_by(keys).agg(
+                pl.col("size").first(), unique=pl.col("size").n_unique() == 1
+            )
             sizes = sizes.filter("unique").select(*keys, "size")
             before = frame["size_bytes"].null_count()
             alone = pl.len().over(keys) == 1
-            frame = frame.with_columns(alone=alone).join(sizes, on=keys, how="left", maintain_order="left")
+            frame = frame.with_columns(alone=alone).join(
+                sizes, on=keys, how="left", maintain_order="left"
+            )
             size = pl.when("alone").then(pl.coalesce("size_bytes", "size")).otherwise("size_bytes")
             frames[name] = frame.with_columns(size_bytes=size).select(COLUMNS[name])
             if name == "copies" and (more := before - frames[name]["size_bytes"].null_count()):
@@ -308,14 +370,20 @@ def _sizes_of_calls(frames: dict[str, pl.DataFrame], rows: Rows) -> None:
 
 
 def _rooted(api: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the calls under the id of the outermost call around them, and that id by process and the call's own id.
+    """Return the calls under the id of the outermost call around them, and that id by process and
+    the call's own id.
 
-    The profilers number every call, also those inside another, and a device record has the number of the innermost.
+    The profilers number every call, also those inside another, and a device record has the number
+    of the innermost.
     """
-    numbered = api.filter(pl.col("correlation").is_not_null()).unique(["pid", "correlation"], keep="first", maintain_order=True)
+    numbered = api.filter(pl.col("correlation").is_not_null()).unique(
+        ["pid", "correlation"], keep="first", maintain_order=True
+    )
     # an ancestor that is no recorded call (a range, a call of a library) is ignored
     calls = numbered.select("pid", ancestor="correlation", above="correlation")
-    numbered = numbered.join(calls, on=["pid", "ancestor"], how="left", maintain_order="left", nulls_equal=True)
+    numbered = numbered.join(
+        calls, on=["pid", "ancestor"], how="left", maintain_order="left", nulls_equal=True
+    )
     parents = numbered.select("pid", "correlation", above=pl.coalesce("above", "correlation"))
     root = parents.rename({"above": "root"})
     for _ in range(16):
@@ -325,7 +393,9 @@ def _rooted(api: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         if higher["root"].equals(root["root"]):
             break
         root = higher
-    joined = api.join(root, on=["pid", "correlation"], how="left", maintain_order="left", nulls_equal=True)
+    joined = api.join(
+        root, on=["pid", "correlation"], how="left", maintain_order="left", nulls_equal=True
+    )
     moved = root.filter(pl.col("root") != pl.col("correlation"))
     return joined.with_columns(correlation=pl.coalesce("root", "correlation")).drop("root"), moved
 
@@ -346,18 +416,30 @@ def _only_process(frames: dict[str, pl.DataFrame]) -> int | None:
 
 
 def _places(frames: dict[str, pl.DataFrame]) -> tuple[dict[int, int], pl.DataFrame]:
-    """Return the ids of processes, and of threads by process and thread number; a number beyond its bits gets another one."""
-    pids = sorted(pl.concat([f["pid"].drop_nulls().unique() for f in frames.values()]).unique().to_list())
+    """Return the ids of processes, and of threads by process and thread number; a number beyond its
+    bits gets another one.
+    """
+    pids = sorted(
+        pl.concat([f["pid"].drop_nulls().unique() for f in frames.values()]).unique().to_list()
+    )
     free = _free({p for p in pids if 0 < p < LARGEST_PID}, LARGEST_PID - 1)
     process = {p: id_of(p if 0 < p < LARGEST_PID else next(free)) for p in pids}
-    places = pl.concat([f.select("pid", "tid").unique() for f in (frames["api"], frames["ranges"])]).unique().sort("pid", "tid")
+    places = (
+        pl.concat([f.select("pid", "tid").unique() for f in (frames["api"], frames["ranges"])])
+        .unique()
+        .sort("pid", "tid")
+    )
     out: list[tuple[int | None, int | None, int]] = []
     for _, group in places.group_by("pid", maintain_order=True):
-        others = _free({t for t in group["tid"] if t is not None and 0 < t < MOST_THREADS}, MOST_THREADS - 1)
+        others = _free(
+            {t for t in group["tid"] if t is not None and 0 < t < MOST_THREADS}, MOST_THREADS - 1
+        )
         for pid, tid in group.iter_rows():
             number = tid if tid is not None and 0 < tid < MOST_THREADS else next(others)
             out.append((pid, tid, (process[pid] if pid is not None else 0) | number))
-    return process, pl.DataFrame(out, schema={"pid": pl.Int64, "tid": pl.Int64, "thread": pl.Int64}, orient="row")
+    return process, pl.DataFrame(
+        out, schema={"pid": pl.Int64, "tid": pl.Int64, "thread": pl.Int64}, orient="row"
+    )
 
 
 def _free(used: set[int], top: int) -> Iterator[int]:
@@ -371,8 +453,16 @@ def _free(used: set[int], top: int) -> Iterator[int]:
 
 
 def look_up(keys: pl.Series, values: dict[int, int]) -> pl.Series:
-    """Return the value of each key, null where it has none; the keys themselves where no key has a value."""
-    return keys.replace_strict(list(values), list(values.values()), default=None, return_dtype=pl.Int64) if values else keys
+    """Return the value of each key, null where it has none; the keys themselves where no key has a
+    value.
+    """
+    return (
+        keys.replace_strict(
+            list(values), list(values.values()), default=None, return_dtype=pl.Int64
+        )
+        if values
+        else keys
+    )
 
 
 def _shorts(kernels: pl.DataFrame, rows: Rows) -> dict[int, int]:
@@ -384,7 +474,9 @@ def _shorts(kernels: pl.DataFrame, rows: Rows) -> dict[int, int]:
 
 
 def _table(name: str, frame: pl.DataFrame, base: int, shorts: dict[int, int]) -> pl.DataFrame:
-    """Return a table of the vocabulary in ascending order of time; columns that the rows lack are null."""
+    """Return a table of the vocabulary in ascending order of time; columns that the rows lack are
+    null.
+    """
     times = [c for c in ("start_ns", "end_ns", "time_ns") if c in frame.columns]
     frame = frame.with_columns(*(pl.col(c) - base for c in times))
     if name == "api":
@@ -393,13 +485,19 @@ def _table(name: str, frame: pl.DataFrame, base: int, shorts: dict[int, int]) ->
         frame = frame.with_columns(short_name=look_up(frame["name"], shorts))
     elif name == "copies":
         ends = {"target_memory": ("h2d", "d2d", "p2p"), "source_memory": ("d2h", "d2d", "p2p")}
-        on_device = {c: pl.col("direction").is_in([DIRECTION[w] for w in which]) for c, which in ends.items()}
+        on_device = {
+            c: pl.col("direction").is_in([DIRECTION[w] for w in which]) for c, which in ends.items()
+        }
         frame = frame.with_columns(
-            pl.when(is_it).then(MEMORY["device"]).otherwise(MEMORY["unknown"]).alias(c) for c, is_it in on_device.items()
+            pl.when(is_it).then(MEMORY["device"]).otherwise(MEMORY["unknown"]).alias(c)
+            for c, is_it in on_device.items()
         )
     elif name == "memsets":
         frame = frame.with_columns(memory=pl.lit(MEMORY["unknown"]))
-    frame = completed(name, frame.with_columns(_within(c, t) for c, t in dtypes(name).items() if c in frame.columns))
+    frame = completed(
+        name,
+        frame.with_columns(_within(c, t) for c, t in dtypes(name).items() if c in frame.columns),
+    )
     by = [times[0], *(["end_ns"] if "end_ns" in times else [])]
     return frame.sort(by, descending=[False, True][: len(by)], nulls_last=True, maintain_order=True)
 
@@ -410,11 +508,15 @@ def _within(column: str, kind: type[pl.DataType]) -> pl.Expr:
     value = pl.col(column)
     if column in _AMOUNTS:
         return pl.when(value.is_between(0, most or LARGEST)).then(value).alias(column)
-    return value if most is None else pl.when(value.is_between(-most, most)).then(value).alias(column)
+    return (
+        value if most is None else pl.when(value.is_between(-most, most)).then(value).alias(column)
+    )
 
 
 def _numbered(frames: dict[str, pl.DataFrame], rows: Rows) -> None:
-    """Replace streams and devices by numbers that their columns can hold; the stream is the HIP stream where recorded, else the queue."""
+    """Replace streams and devices by numbers that their columns can hold; the stream is the HIP
+    stream where recorded, else the queue.
+    """
     works = ("kernels", "copies", "memsets")
     for name in works:
         frames[name] = frames[name].with_columns(stream=pl.coalesce("stream", "queue"))
@@ -424,7 +526,9 @@ def _numbered(frames: dict[str, pl.DataFrame], rows: Rows) -> None:
             anew = {int(handle): number for number, handle in enumerate(used)}
             rows.flaws["P180"] += len(anew)
             for name in tables:
-                frames[name] = frames[name].with_columns(look_up(frames[name][column], anew).alias(column))
+                frames[name] = frames[name].with_columns(
+                    look_up(frames[name][column], anew).alias(column)
+                )
 
 
 def _count(tables: dict[str, pl.DataFrame], rows: Rows) -> None:
@@ -438,7 +542,9 @@ def _count(tables: dict[str, pl.DataFrame], rows: Rows) -> None:
 
 
 def _frees(frame: pl.DataFrame) -> pl.DataFrame:
-    """Give releases the size, device and memory of the last allocation at their address, where they do not state their own."""
+    """Give releases the size, device and memory of the last allocation at their address, where they
+    do not state their own.
+    """
     if not frame.height:
         return frame
     frame = frame.sort("time_ns", nulls_last=True, maintain_order=True)
@@ -453,13 +559,21 @@ def _frees(frame: pl.DataFrame) -> pl.DataFrame:
         elif address is not None and (allocation := live.pop((pid, address), None)) is not None:
             size, device, memory = allocation
         amounts.append((size, device, memory))
-    better = pl.DataFrame(amounts, schema={c: pl.Int64 for c in ("size_bytes", "device", "memory")}, orient="row")
+    better = pl.DataFrame(
+        amounts, schema={c: pl.Int64 for c in ("size_bytes", "device", "memory")}, orient="row"
+    )
     return frame.with_columns(better)
 
 
 def _streams(tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    used = [tables[t].select("process", "stream") for t in ("kernels", "copies", "memsets") if t in tables]
+    used = [
+        tables[t].select("process", "stream")
+        for t in ("kernels", "copies", "memsets")
+        if t in tables
+    ]
     if not used:
         return pl.DataFrame(schema=dtypes("streams"))
-    frame = pl.concat(used).filter(pl.col("stream").is_not_null()).unique().sort("process", "stream")
+    frame = (
+        pl.concat(used).filter(pl.col("stream").is_not_null()).unique().sort("process", "stream")
+    )
     return completed("streams", frame)
