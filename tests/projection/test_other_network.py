@@ -225,7 +225,8 @@ def test_laws(trace: Trace, name: str, first: float, second: float) -> None:
         assert sum(p.change.values()) == pytest.approx(p.seconds - p.measured_seconds, abs=1e-12)
         times.append(p.seconds)
     assert times[0] <= times[1] + 1e-12 and times[1] <= times[2] + 1e-12
-    assert times[1] <= (times[0] + times[2]) / 2 + 1e-11
+    # a message is timed in whole picoseconds: half of one is lost a hop
+    assert times[1] <= (times[0] + times[2]) / 2 + 1e-10
 
 
 RECORDINGS = (
