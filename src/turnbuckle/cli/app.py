@@ -90,7 +90,8 @@ def _with_foreign_sentences() -> None:
 
 def _foreign_sentence(entry: registry.Entry) -> str:
     try:
-        return (getdoc(entry.load()) or "").partition("\n")[0] or f"a verb of {entry.package}"
+        first = (getdoc(entry.load()) or "").partition("\n\n")[0]
+        return " ".join(first.split()) or f"a verb of {entry.package}"
     except TurnbuckleError as error:
         return f"{error.what} ({error.code})"
 
