@@ -93,11 +93,18 @@ def in_words(groups: Sequence[Group], kind: str, model: str) -> str:
     cases = f"{group.cases} case{'' if group.cases == 1 else 's'}"
     if baseline is not None and baseline.cases > group.cases:
         cases = f"{group.cases} of {baseline.cases} cases answered"
-    beside = "" if baseline is None else f"; that nothing changes is off by {baseline.median:.1%}"
+    beside = "" if baseline is None else _beside(group.median, baseline.median or 0.0)
     return (
         f"{TITLES[kind]} off by {group.median:.1%} in the median, {group.worst:.0%} at worst, "
         f"{cases}{held}{beside}"
     )
+
+
+def _beside(median: float, unchanged: float) -> str:
+    """Return how far off it is to say that nothing changes, and whether that is no worse."""
+    if median < unchanged:
+        return f"; that nothing changes is off by {unchanged:.1%}"
+    return f"; no better than to say that nothing changes, off by {unchanged:.1%}"
 
 
 def _text() -> str:
