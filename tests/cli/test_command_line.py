@@ -202,9 +202,19 @@ def test_nul_in_a_path(turnbuckle: Run) -> None:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def test_a_file_alone_is_inspected_and_projected(turnbuckle: Run) -> None:
+def test_a_file_alone_is_answered_on_one_screen(turnbuckle: Run) -> None:
     ran = turnbuckle(SAMPLE)
     assert ran.code == 0 and ran.err == ""
+    lines = ran.out.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    for word in ("SYNTHETIC", "-BOUND", "a tenth less", "NVLink-C2C", "FIRST FIX", "TRUST"):
+        assert word in ran.out, word
+
+
+def test_a_file_alone_is_inspected_and_projected_behind_it(turnbuckle: Run) -> None:
+    ran = turnbuckle(SAMPLE, "-v")
+    assert ran.code == 0 and ran.err == ""
+    assert ran.out.startswith(turnbuckle(SAMPLE).out)
     for word in (
         "SYNTHETIC",
         "run time",

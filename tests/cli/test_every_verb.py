@@ -264,8 +264,8 @@ def test_a_device_whose_kernels_were_not_recorded_is_not_called_idle(
     }
     missing = {f"CUPTI_ACTIVITY_KIND_{table}" for table in ("KERNEL", "MEMCPY")} - rows.keys()
     file = make(tmp_path / "run.sqlite", strings=NAMES, **rows, **dict.fromkeys(missing))
-    for verb in ((), ("inspect",)):
-        said = turnbuckle(*verb, file).out
+    for asked in ((file, "-v"), ("inspect", file)):
+        said = turnbuckle(*asked).out
         assert (
             "device idle"
             not in said.partition("where the run time goes")[2].partition("findings")[0]

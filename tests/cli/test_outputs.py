@@ -24,7 +24,7 @@ Run = Callable[..., Ran]
 @pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "utf-8"])
 def test_terminals_of_every_encoding(encoded: Run, encoding: str) -> None:
     ran = encoded(encoding, SAMPLE)
-    assert ran.code == 0 and "nvlink-c2c" in ran.out and "Unicode" not in ran.err
+    assert ran.code == 0 and "NVLink-C2C" in ran.out and "Unicode" not in ran.err
 
 
 def test_a_full_disk_is_not_our_defect() -> None:

@@ -27,6 +27,7 @@ from turnbuckle.show.terminal.asked import (
     network_of,
     targets,
 )
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import (
     ASKED_PART,
     AskedPart,
@@ -119,11 +120,12 @@ def report(
 def demo(*, output: ReportTo = None) -> int:
     """Run the main job on the recording that ships with Turnbuckle and write its report."""
     from turnbuckle.page.html import write
-    from turnbuckle.show.terminal import projections as show
+    from turnbuckle.questions.inspect import tables
 
     with sample() as path:
-        answer = inspected(path, None, False).project()
-        show.emit(answer, "demo", "table", None)
+        seen = inspected(path, None, False)
+        tables.show(console_for(None), seen.first())
+        answer = seen.project()
         written = write(
             answer,
             output or Path("turnbuckle-report-demo.html"),

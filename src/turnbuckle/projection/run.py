@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from turnbuckle.questions.distance.distance import Mode
     from turnbuckle.questions.distance.question import Slack
     from turnbuckle.questions.distance.speeds import Surface, Sweep
+    from turnbuckle.questions.inspect.first import First
     from turnbuckle.questions.inspect.question import Summary
     from turnbuckle.questions.sharing.pairs import Beside
     from turnbuckle.questions.sharing.question import Form, Sharing
@@ -342,6 +343,13 @@ class Run(Shown):
         answer: Summary = registry.load("asks", "inspect")(self)
         return answer
 
+    def first(self) -> First:
+        """Say what holds the run up, what distance does to it, and what to change first:
+        ``turnbuckle FILE``.
+        """
+        answer: First = registry.load("asks", "first")(self)
+        return answer
+
     #: Each question has the name of its verb as well.
     inspect = summary
 
@@ -441,7 +449,7 @@ class Run(Shown):
     def distance(
         self,
         mode: Mode = "link",
-        over: Literal["bandwidth", "launch", "kernel", "cpu"] = ...,
+        over: Literal["bandwidth", "copies", "launch", "kernel", "cpu", "communication"] = ...,
         *,
         network: OnNetwork | str | None = ...,
     ) -> Sweep: ...

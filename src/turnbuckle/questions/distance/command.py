@@ -59,7 +59,9 @@ def slack(
     ] = None,
     pcie: PcieOption = "whole",
     over: Annotated[
-        Literal["latency", "bandwidth", "launch", "kernel", "cpu", "both"],
+        Literal[
+            "latency", "bandwidth", "copies", "launch", "kernel", "cpu", "communication", "both"
+        ],
         Parameter(
             help=(
                 "what to vary: added latency, another kind of speed, or both latency and "

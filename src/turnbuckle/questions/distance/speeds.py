@@ -21,6 +21,7 @@ from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.errors import error_of
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
+from turnbuckle.profile.kernels import COLLECTIVE
 from turnbuckle.profile.pieces import Pieces
 from turnbuckle.projection.anchor import anchored
 from turnbuckle.projection.answers.shown import Shown
@@ -35,7 +36,7 @@ from turnbuckle.questions.distance.question import THRESHOLDS, Slack, tolerate
 from turnbuckle.replay.timeline import Change, TimelineReplay, no_change, parameters
 from turnbuckle.show.text import terms
 
-Over = Literal["bandwidth", "launch", "kernel", "cpu"]
+Over = Literal["bandwidth", "copies", "launch", "kernel", "cpu", "communication"]
 
 OVER: Final[tuple[Over, ...]] = get_args(Over)
 WORDS: Final = terms("speed")
@@ -147,6 +148,21 @@ def sweep(seen: Run, over: Over) -> Sweep:
     )
 
 
+def at_cost(seen: Run, over: Over, cost: float) -> float:
+    """Return the run time [s] at one cost: a point of the curve of `sweep`.
+
+    Raises
+    ------
+    CannotAnswer : A121, A122.
+    """
+    ready = Distance.of(seen, "link")
+    change = cost_change(ready, over)
+    here, there = (
+        float(np.ravel(ready.replay.seconds(change(np.array([[c]]))))[0]) for c in (1.0, cost)
+    )
+    return seen.profile.seconds + there - here
+
+
 def network_bandwidth(seen: Run, network: OnNetwork | str | None = None) -> Sweep:
     """Return the run time of an inspected profile against the cost of a byte on the NICs of a
     network.
@@ -217,10 +233,18 @@ def cost_change(ready: Distance, over: Over) -> Callable[[Float], Change]:
     def kernel(cost: Float) -> Change:
         return replace(none, ratio=1.0 + (cost - 1.0) * (run.category == "kernel"))
 
+    def copies(cost: Float) -> Change:
+        return replace(none, ratio=1.0 + (cost - 1.0) * (run.category == "copy"))
+
+    def communication(cost: Float) -> Change:
+        between = np.array([k is not None and k.name == COLLECTIVE for k in run.kernel])
+        return replace(none, ratio=1.0 + (cost - 1.0) * ((run.category == "mpi") | between))
+
     def cpu(cost: Float) -> Change:
         return host_change(run, cost)
 
-    return {"bandwidth": bandwidth, "launch": launch, "kernel": kernel, "cpu": cpu}[over]
+    changes = (bandwidth, copies, launch, kernel, cpu, communication)
+    return {change.__name__: change for change in changes}[over]
 
 
 def host_change(run: Pieces, cost: Float) -> Change:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import (
     NO_PART,
     FormatOption,
@@ -18,6 +22,11 @@ from turnbuckle.show.terminal.options import (
     Source,
 )
 from turnbuckle.show.terminal.recording import inspected
+
+Verbose = Annotated[
+    bool,
+    Parameter(name=["-v", "--verbose"], negative="", help="say as well what the answer hangs on"),
+]
 
 
 def _untimed(path: Path) -> ModuleType | None:
@@ -41,9 +50,11 @@ def overview(
     source: Source = None,
     format: FormatOption = "table",
     no_cache: NoCache = False,
+    verbose: Verbose = False,
     part: PartOptions = NO_PART,
 ) -> int:
-    """Inspect a recording and project it on the default couplings (what `turnbuckle FILE` does)."""
+    """Say what holds a run up and what distance does to it (what `turnbuckle FILE` does)."""
+    from turnbuckle.questions.inspect import tables
     from turnbuckle.show.terminal import projections as show
 
     try:
@@ -52,6 +63,10 @@ def overview(
         if _untimed(profile) is None:
             raise
         return inspect(profile, source=source, format=format, no_cache=no_cache, part=part)
+    if format == "table":
+        tables.show(console_for(None), seen.first())
+        if not verbose:
+            return 0
     show.emit(seen.project() if seen.projectable else seen, "overview", format, None)
     return 0
 

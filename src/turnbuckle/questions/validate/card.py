@@ -140,6 +140,12 @@ def shipped_in_words(kind: str, model: str) -> str:
     return in_words(shipped_groups(), kind, model)
 
 
+def median_off(kind: str, model: str) -> float | None:
+    """Return how far off a model was in the median, by the card that ships; None where it has none."""
+    found = (g.median for g in shipped_groups() if (g.kind, g.model) == (kind, model))
+    return next(found, None)
+
+
 def away_in_words(model: str, kind: str = "distance") -> str:
     """Return how good a model was where distance alone changed, as answers say it; empty for one
     that was not asked.

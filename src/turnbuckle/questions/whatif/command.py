@@ -110,6 +110,8 @@ def show(console: Console, answer: Whatif) -> None:
         words = unframed("", "", words=("",), heading=False)
         for place in gain.places:
             words.add_row("  where", _placed(place))
+        if gain.remedy:
+            words.add_row("  in code", gain.remedy)
         words.add_row("  needs", gain.needs)
         words.add_row("  range", gain.rests)
         console.print(words)

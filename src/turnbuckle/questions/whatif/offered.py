@@ -44,6 +44,7 @@ class Edit:
     seconds : what they take together as recorded, waiting included [s].
     needs : what must hold for the program to stay right, as far as the graph cannot show it.
     rests : on what the two ends of its gain rest.
+    remedy : how it is written in CUDA and in frameworks.
     least, most : the run with the edit, by the two ends; `least` is None where that is the run as
         it is.
     activities : those of the graph that it changes; their places are shown.
@@ -58,6 +59,7 @@ class Edit:
     most: Callable[[Prepared], Prepared] = field(repr=False)
     least: Callable[[Prepared], Prepared] | None = field(default=None, repr=False)
     activities: Int = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
+    remedy: str = ""
 
     @classmethod
     def worded(
@@ -77,7 +79,14 @@ class Edit:
         title, needs, rests = (
             _texts()[kind][part].format(**words) for part in ("title", "needs", "rests")
         )
-        return cls(name or kind, title, count, seconds, needs, rests, most, least, activities)
+        return cls(
+            name or kind, title, count, seconds, needs, rests, most, least, activities, remedy(kind)
+        )
+
+
+def remedy(kind: str) -> str:
+    """Return how a kind of edit is written in CUDA and in frameworks."""
+    return _texts()[kind]["remedy"]
 
 
 @cache

@@ -86,6 +86,7 @@ class Gain(Declared):
     count: int
     recorded_seconds: float
     needs: str
+    remedy: str
     rests: str
     places: tuple[Place, ...]
     savings: tuple[Saving, ...]
@@ -186,6 +187,12 @@ class Whatif(Shown):
         least, most = best.on_source
         saved = f"{most:.1%}" if most - least < WORTH else f"{max(least, 0.0):.1%} to {most:.1%}"
         return f"What if: {best.title}: {saved} of {self.measured:.4g} s here"
+
+    @property
+    def sure(self) -> Gain | None:
+        """Return the edit that saves most in any case; None where none surely saves `WORTH`."""
+        best = max(self.gains, key=lambda gain: gain.on_source[0], default=None)
+        return best if best is not None and best.on_source[0] >= WORTH else None
 
     def beside(self) -> list[str]:
         """Return, for each other machine that saves something by itself, which edits save as much
@@ -290,7 +297,17 @@ def _at_most(part: Part, here: Unchanged) -> Gain:
         0.0,
         share,
     )
-    return Gain(part.name, part.title, part.count, part.seconds, part.needs, RESTS, (), (saving,))
+    return Gain(
+        part.name,
+        part.title,
+        part.count,
+        part.seconds,
+        part.needs,
+        part.remedy,
+        RESTS,
+        (),
+        (saving,),
+    )
 
 
 def edited(run: Run, apply: Sequence[str], model: Model) -> Prepared:
@@ -376,9 +393,9 @@ def _agree(names: Sequence[str]) -> None:
 
 def _all(chosen: Sequence[Edit]) -> Edit:
     """Return several edits as one, in words."""
-    needs, rests = (
-        "; ".join(dict.fromkeys(getattr(edit, part) for edit in chosen))
-        for part in ("needs", "rests")
+    needs, remedy, rests = (
+        "; ".join(dict.fromkeys(getattr(edit, part) for edit in chosen if getattr(edit, part)))
+        for part in ("needs", "remedy", "rests")
     )
     title = " and ".join(edit.title for edit in chosen)
     return Edit(
@@ -390,6 +407,7 @@ def _all(chosen: Sequence[Edit]) -> Edit:
         rests,
         chosen[0].most,
         activities=np.unique(np.concatenate([edit.activities for edit in chosen])),
+        remedy=remedy,
     )
 
 
@@ -437,6 +455,7 @@ class _Asked:
             edit.count,
             edit.seconds,
             edit.needs,
+            edit.remedy,
             edit.rests,
             where,
             tuple(savings),

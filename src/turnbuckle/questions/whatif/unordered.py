@@ -33,7 +33,7 @@ class Part:
 
     Attributes
     ----------
-    name, title, needs : as of the edit.
+    name, title, needs, remedy : as of the edit.
     count, seconds : how many there are, and what they take together as recorded [s].
     most : what the edit saves at most [s].
     """
@@ -41,6 +41,7 @@ class Part:
     name: str
     title: str
     needs: str
+    remedy: str
     count: int
     seconds: float
     most: float
@@ -58,10 +59,11 @@ def parts(run: Pieces, source: Machine, model: Model) -> list[Part]:
         "pool": (run.call_class == "alloc", gone),
         "wait": ((run.kind == "sync") & np.isin(run.call_class, ("sync", "event")), gone),
     }
-    words = {row["edit"]: row for row in table_rows("questions/whatif/edits.csv")}
+    texts = {row["edit"]: row for row in table_rows("questions/whatif/edits.csv")}
     out = []
     for name, (rows, share) in left.items():
-        took, text = run.seconds[rows], words[name]
+        took, text = run.seconds[rows], texts[name]
         count, most = round(float(run.count[rows].sum())), float((took * (1.0 - share[rows])).sum())
-        out.append(Part(name, text["title"], text["needs"], count, float(took.sum()), most))
+        words = text["title"], text["needs"], text["remedy"]
+        out.append(Part(name, *words, count, float(took.sum()), most))
     return sorted((part for part in out if part.most > 0), key=lambda part: -part.most)

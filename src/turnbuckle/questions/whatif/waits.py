@@ -21,7 +21,7 @@ from turnbuckle.questions.whatif.graphs import (
     waiting,
     without,
 )
-from turnbuckle.questions.whatif.offered import Edit, Seen
+from turnbuckle.questions.whatif.offered import Edit, Seen, remedy
 
 _WAITS: Final = ("sync", "event")
 #: Names of waiting calls that are asked about, those that wait longest.
@@ -67,6 +67,7 @@ def waits(seen: Seen) -> list[Edit]:
                 count=int(gone.sum()),
                 seconds=float(took[gone].sum()),
                 activities=np.flatnonzero(gone),
+                remedy=remedy("wait"),
             )
         )
         if (uses[owner[named]] >= 0).any():
