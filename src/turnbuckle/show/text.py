@@ -68,6 +68,15 @@ def shorten(text: str, width: int) -> str:
     return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
 
 
+def fitted(text: str, width: int) -> str:
+    """Return at most `width` characters, whole words from the start.
+
+    >>> fitted("512 copies of 4,096 B", 15)
+    '512 copies of …'
+    """
+    return text if len(text) <= width else text[: width - 2].rpartition(" ")[0] + " …"
+
+
 def folded(text: str, width: int) -> str:
     """Return words on one line or two of at most `width` characters each.
 

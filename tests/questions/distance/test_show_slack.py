@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from hostile_names import SAMPLE, SECRETS, Ran, document
 
+from turnbuckle.foundation.units import show
 from turnbuckle.questions.distance.distance import MODES
 from turnbuckle.questions.distance.speeds import OVER
 
@@ -122,8 +123,24 @@ def test_no_number_is_cut(
     )
 
 
-def test_what_the_table_says(turnbuckle: Run) -> None:
+def test_what_one_screen_says(turnbuckle: Run) -> None:
+    """Both ways to be far away, who pays, and what a tenth of each kind of work is worth."""
     out = turnbuckle("slack", SAMPLE, *FEW).out
+    for words in ("slower by", "longer link", "remoted calls", "who pays", "a tenth less", "trust"):
+        assert words in out, words
+    assert len(out.splitlines()) <= 36
+    both = [
+        document(turnbuckle("slack", SAMPLE, *asked, "--format", "json", *FEW))["tolerance"]
+        for asked in ((), ("--mode", "remoting", "--machine", "cdi-row-api"))
+    ]
+    for name, tolerance in zip(("longer link", "remoted calls"), both, strict=True):
+        line = next(line for line in out.splitlines() if line.startswith(name))
+        said = [t["slack_s"] for t in tolerance.values()]
+        assert re.split(r"\s{2,}", line)[1:] == [show(t, "s", 2) if t else "none" for t in said]
+
+
+def test_what_the_table_says(turnbuckle: Run) -> None:
+    out = turnbuckle("slack", SAMPLE, "-v", *FEW).out
     for words in (
         "run time",
         "100 ns",
@@ -141,7 +158,7 @@ def test_what_the_table_says(turnbuckle: Run) -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_plain_terminals(encoded: Run, encoding: str) -> None:
-    ran = encoded(encoding, "slack", SAMPLE, *FEW)
+    ran = encoded(encoding, "slack", SAMPLE, "-v", *FEW)
     assert ran.code == 0 and "\x1b" not in ran.out and ran.err == ""
     bars = next(line for line in ran.out.splitlines() if line.startswith("100 ns"))
     assert "?" not in bars and len(set(bars.removeprefix("100 ns ").removesuffix(" 100 ms"))) > 2, (

@@ -184,7 +184,7 @@ def test_batches_are_of_all_calls_and_not_of_those_on_the_path(
         / "cloverleaf_a100_perlmutter"
         / "perlmutter-cloverleaf-cuda.sqlite"
     )
-    said = turnbuckle("slack", file, "--part", "whole", "--draws", "0").out
+    said = turnbuckle("slack", file, "-v", "--part", "whole", "--draws", "0").out
     (row,) = [r for r in said.splitlines() if "122 copies of 1,229,600 B" in r]
     assert re.search(r"all [\d,]+ in 61 batches: ", row)
 
@@ -201,7 +201,7 @@ def test_calls_that_carry_latency_are_named_without_a_break(
         / "cloverleaf_a100_perlmutter"
         / "perlmutter-cloverleaf-cuda.sqlite"
     )
-    carriers = turnbuckle("slack", file, "--part", "whole", "--draws", "0").out.split(
+    carriers = turnbuckle("slack", file, "-v", "--part", "whole", "--draws", "0").out.split(
         "what carries the latency"
     )[1]
     assert "cudaDeviceSynchronize" in carriers and "1,312 waits" in carriers

@@ -133,6 +133,29 @@ def moved_bytes(profile: Profile, direction: str) -> int:
     return size
 
 
+#: Share of the bytes that copies of no more than the burst's rate move.
+BURST = 0.95
+
+
+def link_rates(profile: Profile) -> tuple[float, float] | None:
+    """Return the bytes that cross the link to the host over the run time, and the rate that all but
+    a twentieth of them stay within while they are copied [B/s]; None where no copy has a size.
+    """
+    rows = profile.of("copy_h2d", "copy_d2h", "migration").filter(
+        pl.col("direction").cast(pl.String).is_in(["h2d", "d2h", "migration_h2d", "migration_d2h"])
+        & (pl.col("size_bytes") > 0)
+        & (pl.col("end_ns") > pl.col("start_ns"))
+    )
+    if not rows.height or not profile.run_time_ns:
+        return None
+    size = rows["size_bytes"].to_numpy().astype(np.float64)
+    rate = size / (rows["end_ns"] - rows["start_ns"]).to_numpy()
+    order = np.argsort(rate)
+    reached = np.cumsum(size[order])
+    burst = rate[order][np.searchsorted(reached, BURST * reached[-1])]
+    return float(size.sum()) / profile.run_time_ns * 1e9, float(burst) * 1e9
+
+
 def overlap(profile: Profile) -> dict[str, Any]:
     """Return the copies hidden behind kernels of their own device [ns], and the share of copy time
     that is hidden (None without copies).

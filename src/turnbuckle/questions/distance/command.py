@@ -22,6 +22,7 @@ from turnbuckle.show.terminal.asked import (
     network_of,
     replaying,
 )
+from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import (
     ASKED_PART,
     AskedPart,
@@ -30,6 +31,7 @@ from turnbuckle.show.terminal.options import (
     Output,
     Profile,
     Source,
+    Verbose,
     flat,
 )
 from turnbuckle.show.terminal.output import emit
@@ -41,13 +43,14 @@ def slack(
     /,
     *,
     mode: Annotated[
-        Literal["link", "api", "remoting", "network"],
+        Literal["link", "api", "remoting", "network"] | None,
         Parameter(
             help="link: the fabric is longer; api: every crossing call blocks; remoting: calls go "
             "through the layer of --machine; network: "
-            "messages between nodes take longer"
+            "messages between nodes take longer; left out: link, and on a terminal remoting beside "
+            "it"
         ),
-    ] = "link",
+    ] = None,
     machine: Annotated[
         str | None,
         Parameter(
@@ -120,6 +123,7 @@ def slack(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    verbose: Verbose = False,
     part: AskedPart = ASKED_PART,
 ) -> int:
     """Say how much distance a run tolerates: run time against added latency, exactly, and the calls
@@ -130,6 +134,8 @@ def slack(
     from turnbuckle.questions.distance.starvation import read_starvation
 
     draws_of(draws)
+    alone = mode is None and format == "table" and not verbose
+    mode = mode or "link"
     of_network = mode == "network" and over == "bandwidth"
     if (
         over != "latency"
@@ -161,6 +167,11 @@ def slack(
     idle_cost = read_starvation(starvation) if starvation is not None else None
     seen = judged(profile, source, no_cache, part)
     with replaying():
+        plainly = alone and not any((published, idle_cost, repeat_seconds, carried_by, classes))
+        if over == "latency" and plainly and pcie == "whole" and output is None:
+            brief = sweep.beside_each_other(seen, draws, seed)
+            show_slack.show_brief(console_for(None), *brief)
+            return 0
         if over == "latency":
             given: dict[str, Any] = {
                 "starvation": idle_cost,

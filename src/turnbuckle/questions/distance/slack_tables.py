@@ -7,7 +7,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from turnbuckle.foundation.units import show
 from turnbuckle.questions.distance.carriers import Carrier
+from turnbuckle.questions.distance.distance import FARTHEST
 from turnbuckle.questions.distance.figures import fibre, interval_matters, reach
 from turnbuckle.questions.distance.question import Slack, Tolerance
 from turnbuckle.show.table import Cell, Table, cells
@@ -26,6 +28,8 @@ from turnbuckle.show.text import (
 
 #: Carriers in a table.
 CARRIERS: Final = 8
+#: Factor between the ends of a tolerance beyond which it says nothing.
+_DECADES: Final = 1000.0
 #: A changed run time worth showing saves this share of the run time.
 _SAME: Final = 5e-4
 _PAYS: Final = terms("part of a latency")
@@ -93,6 +97,21 @@ def tolerance_table(*answers: Slack) -> Table:
             else "."
         )
     return Table(caption, head, rows, title="what the run tolerates")
+
+
+def latency_words(value: float | None, low: float | None, high: float | None) -> str:
+    """Return a tolerated latency with its range on a line of plain text; one whose range covers
+    three decades says nothing.
+    """
+    if value is None:
+        return f"more than {show(FARTHEST, 's')}"
+    if high == 0.0:
+        return "any"
+    if low is None or high is None or low * _DECADES < high:
+        ends = show(low or 0.0, "s"), show(FARTHEST if high is None else high, "s")
+        return f"cannot say: {' to '.join(ends)}"
+    ends = show(low, "s", 2), show(high, "s", 2)
+    return f"{show(value, 's', 2)} ({' to '.join(ends)})"
 
 
 def bracket(t: Tolerance) -> str:

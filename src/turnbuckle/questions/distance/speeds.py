@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.arrays import Float
-from turnbuckle.foundation.errors import error_of
+from turnbuckle.foundation.errors import CannotAnswer, error_of
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine.parameter_names import HOST_WAYS, ParameterName, link_parameter
 from turnbuckle.profile.kernels import COLLECTIVE
@@ -30,6 +30,7 @@ from turnbuckle.projection.elsewhere.network import Carried, OnNetwork
 from turnbuckle.projection.order import Prepared, timeline_change
 from turnbuckle.projection.run import Run
 from turnbuckle.projection.sensitivity import Curve, along
+from turnbuckle.projection.uncertainty import SEED
 from turnbuckle.questions.distance.distance import FARTHEST, MODEL, Distance, Mode
 from turnbuckle.questions.distance.network import bandwidth_curve, tolerate_network
 from turnbuckle.questions.distance.question import THRESHOLDS, Slack, tolerate
@@ -161,6 +162,35 @@ def at_cost(seen: Run, over: Over, cost: float) -> float:
         float(np.ravel(ready.replay.seconds(change(np.array([[c]]))))[0]) for c in (1.0, cost)
     )
     return seen.profile.seconds + there - here
+
+
+#: The layer that stands beside a longer link where none is named.
+LAYER: Final = "cdi-row-api"
+#: What a tenth less and a tenth more work is.
+TENTH: Final = (0.9, 1.1)
+
+
+def beside_each_other(
+    seen: Run, draws: int | None = None, seed: int = SEED
+) -> tuple[list[Slack | str], list[tuple[str, float, float]]]:
+    """Return what a run tolerates of a longer link and of remoted calls, or why that cannot be
+    told; and each kind of work, with the change of run time by a tenth less and a tenth more of it.
+
+    Raises
+    ------
+    CannotAnswer : A121, A122.
+    """
+    link = tolerate(seen, "link", draws=draws, seed=seed)
+    try:
+        layer: Slack | str = tolerate(seen, "remoting", machine=LAYER, draws=draws, seed=seed)
+    except CannotAnswer as error:
+        layer = error.what
+    run = seen.judged
+    costs: list[tuple[str, float, float]] = []
+    for over in OVER:
+        less, more = (at_cost(run, over, cost) / run.seconds - 1.0 for cost in TENTH)
+        costs.append((over, less, more))
+    return [link, layer], costs
 
 
 def network_bandwidth(seen: Run, network: OnNetwork | str | None = None) -> Sweep:

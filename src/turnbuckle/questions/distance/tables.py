@@ -4,26 +4,27 @@ latency.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from rich.console import Console
 from rich.text import Text
 
 from turnbuckle.foundation.units import show as quantity
-from turnbuckle.machine.hops import fibre_metres, hops
+from turnbuckle.machine.hops import Hop, fibre_metres, hops
+from turnbuckle.profile.summary.summary import link_rates
 from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.questions.distance.distance import FARTHEST, NEAREST
 from turnbuckle.questions.distance.question import THRESHOLDS, Slack
 from turnbuckle.questions.distance.slack_tables import carrier_table, tolerance_table
 from turnbuckle.questions.distance.speeds import SHOWN, Surface, Sweep
 from turnbuckle.show.target_table import network_words
-from turnbuckle.show.terminal.cells import clean, seconds
+from turnbuckle.show.terminal.cells import clean, plain, seconds
 from turnbuckle.show.terminal.drawing import drawn
 from turnbuckle.show.terminal.projections import print_findings
 from turnbuckle.show.terminal.tables import titled
-from turnbuckle.show.text import terms
+from turnbuckle.show.text import fitted, terms
 from turnbuckle.show.unknowns import LABELS
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", ".:-=+*%#"
 _MODES = terms("distance")
+#: Columns of a terminal, and calls that a screen names at most.
+WIDTH, _PAYERS = 80, 3
+#: Share of the latency from which a call is named.
+_LEAST: Final = 0.005
+_WORK: Final = terms("tenth less")
+_BRIEF: Final = {"link": "longer link", "remoting": "remoted calls", "api": "blocking calls"}
 
 
 #: What varies, in words.
@@ -50,6 +57,91 @@ def show_slack(console: Console, answer: Slack, published: Sequence[Beside] = ()
     if published:
         _print_published(console, published)
     print_findings(console, Answer(answer.run), brief=True)
+
+
+def show_brief(
+    console: Console, answers: Sequence[Slack | str], costs: Sequence[tuple[str, float, float]]
+) -> None:
+    """Print what a run tolerates on one screen.
+
+    Parameters
+    ----------
+    answers : one for each way to be far away, or why it cannot be told.
+    costs : kinds of work, and what a tenth less and a tenth more of each does to the run time, as
+        shares of it.
+    """
+    for line in _brief(answers, costs):
+        fits = fitted(line, WIDTH) if console.width >= WIDTH else line
+        console.print(Text(fits), soft_wrap=console.width >= WIDTH)
+
+
+def _brief(
+    answers: Sequence[Slack | str], costs: Sequence[tuple[str, float, float]]
+) -> Iterator[str]:
+    told = [answer for answer in answers if not isinstance(answer, str)]
+    first = told[0]
+    whole = first.run.whole
+    about = "" if whole is None else f", of {seconds(whole.seconds)} the part without start-up"
+    yield f"{plain(first.run.trace.name, 40)}   {seconds(first.measured)}{about}"
+    yield f"one way:  {', '.join(f'{hop.name} {seconds(hop.one_way)}' for hop in _scale())}"
+    yield ""
+    yield f"{'slower by':16}" + "".join(f"{f'{100 * share:.0f} %':>15}" for share in THRESHOLDS)
+    for answer in told:
+        yield from _tolerance_lines(answer)
+    yield from (f"cannot say: {answer}" for answer in answers if isinstance(answer, str))
+    yield ""
+    for answer in told:
+        yield from _payers(answer)
+    if (rates := link_rates(first.run.profile)) is not None:
+        mean, burst = (quantity(rate, "B/s") for rate in rates)
+        yield f"the link carries {mean} in the mean, {burst} while it copies"
+    if costs:
+        yield ""
+        yield f"{'run time with':32}{'a tenth less':>16}{'a tenth more':>16}"
+        for kind, less, more in costs:
+            changes = (f"{100 * share:+.1f} %" for share in (less, more))
+            yield f"  {_WORK[kind]:30}" + "".join(f"{change:>16}" for change in changes)
+    yield ""
+    yield f"trust: {100 * first.trust.explained:.0f} % of the critical path follows from recorded causes"
+    if first.assumed and first.band is not None:
+        yield f"range: what is assumed of a fabric: {LABELS[next(iter(first.assumed))]}, ..."
+    yield "more:  turnbuckle slack FILE -v | --mode api | --over both"
+
+
+def _scale() -> list[Hop]:
+    """Return the distances among machines."""
+    return [hop for hop in hops() if hop.name in ("rack", "row", "data centre")]
+
+
+def _tolerance_lines(answer: Slack) -> Iterator[str]:
+    """Return the latencies of each threshold, their lower ends and their upper ends."""
+    found = [_latency(t.slack) for t in answer.tolerances]
+    yield f"{_BRIEF[answer.mode]:16}" + "".join(f"{words:>15}" for words in found)
+    if answer.band is None:
+        return
+    lower = [_latency(t.low) for t in answer.tolerances]
+    upper = [_latency(t.high) for t in answer.tolerances]
+    for words, ends in (("from", lower), ("to", upper)):
+        yield f"{words:>16}" + "".join(f"{end:>15}" for end in ends)
+
+
+def _latency(value: float | None) -> str:
+    """Return a tolerated latency in a few letters."""
+    if value is None:
+        return f"> {seconds(FARTHEST)}"
+    return quantity(value, "s", 2) if value else "none"
+
+
+def _payers(answer: Slack) -> Iterator[str]:
+    """Return the calls that carry most of the latency."""
+    if not answer.carriers:
+        yield f"{_BRIEF[answer.mode]}: no call carries latency into the run time"
+        return
+    yield f"who pays, {_BRIEF[answer.mode]} at {quantity(answer.carried_at, 's', 2)}"
+    for carrier in answer.carriers[:_PAYERS]:
+        if carrier.share >= _LEAST:
+            what = plain(carrier.what, 120).removesuffix(f" of {plain(carrier.call)}")
+            yield f"{100 * carrier.share:>6.0f} %  {what}: {plain(carrier.call)}"
 
 
 def show_sweep(console: Console, answer: Sweep) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError
@@ -20,13 +17,9 @@ from turnbuckle.show.terminal.options import (
     PartOptions,
     Profile,
     Source,
+    Verbose,
 )
 from turnbuckle.show.terminal.recording import inspected
-
-Verbose = Annotated[
-    bool,
-    Parameter(name=["-v", "--verbose"], negative="", help="say as well what the answer hangs on"),
-]
 
 
 def _untimed(path: Path) -> ModuleType | None:

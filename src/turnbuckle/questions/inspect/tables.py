@@ -14,10 +14,11 @@ from turnbuckle.foundation import registry
 from turnbuckle.foundation.units import show as quantity
 from turnbuckle.profile.summary import each
 from turnbuckle.projection.answers.answer import Answer
+from turnbuckle.questions.distance.slack_tables import latency_words
 from turnbuckle.questions.inspect.first import First, Tolerated
 from turnbuckle.show.run_tables import CATEGORY_WORDS
 from turnbuckle.show.terminal.cells import plain
-from turnbuckle.show.text import NARROW, shorten, terms
+from turnbuckle.show.text import NARROW, fitted, shorten, terms
 from turnbuckle.show.unknowns import unknown_label
 from turnbuckle.show.verdict import Verdict, verdicts
 
@@ -28,9 +29,8 @@ WIDTH: Final = 80
 _BOUND: Final = terms("bound")
 _WORK: Final = terms("tenth less")
 _DOUBTS: Final = terms("doubt")
-#: Lines on trust; a share of the path without a cause that is worth one; factor between the ends
-#: of a tolerance beyond which it says nothing.
-_LINES, _UNEXPLAINED, _DECADES = 3, 0.25, 1000.0
+#: Lines on trust, and the share of the path without a cause that is worth one.
+_LINES, _UNEXPLAINED = 3, 0.25
 #: Share of the run time from which a kind of activity is named.
 _SHOWN: Final = 0.005
 #: Changes below this are none [share of the run time].
@@ -40,13 +40,13 @@ _NONE: Final = 0.0005
 def show(console: Console, first: First) -> None:
     """Print the screen."""
     for line in lines(first):
-        console.print(Text(line), soft_wrap=True, overflow="ignore", crop=False)
+        console.print(Text(line), soft_wrap=console.width >= WIDTH)
 
 
 def lines(first: First) -> list[str]:
     """Return the screen, a line each, none of more than `WIDTH` columns."""
     parts = (_head, _reason, _choices, _fix, _trust, _more)
-    return [shorten(line, WIDTH) for part in parts for line in part(first)]
+    return [fitted(line, WIDTH) for part in parts for line in part(first)]
 
 
 def _head(first: First) -> Iterator[str]:
@@ -123,7 +123,7 @@ def _choices(first: First) -> Iterator[str]:
     yield f"{'GPU closer or farther, the same GPU and program':52}change   90 % range"
     for verdict in verdicts(first.answer.projections):
         yield _row(verdict)
-    fabric, layer = (_latency(first.tolerated[mode]) for mode in ("link", "remoting"))
+    fabric, layer = (_tolerated(first.tolerated[mode]) for mode in ("link", "remoting"))
     yield f"  5 % slower at  {fabric} one way over a fabric"
     yield f"                 {layer} round trip of remoted calls"
     yield ""
@@ -152,20 +152,9 @@ def _verdict(verdict: Verdict) -> str:
     return verdict.words.replace(NARROW, " ").partition(",")[0]
 
 
-def _latency(found: Tolerated | str) -> str:
-    """Return a latency with its range, or why it or its ends cannot be told."""
-    if isinstance(found, str):
-        return "cannot say"
-    value, low, high = found
-    if value is None:
-        return "more than 100 ms"
-    if not high and high is not None:
-        return "any"
-    if low is None or high is None or low * _DECADES < high:
-        ends = (quantity(low or 0.0, "s"), "100 ms" if high is None else quantity(high, "s"))
-        return f"cannot say: {' to '.join(ends)}"
-    ends = quantity(low, "s", 2), quantity(high, "s", 2)
-    return f"{quantity(value, 's', 2)} ({' to '.join(ends)})"
+def _tolerated(found: Tolerated | str) -> str:
+    """Return a latency with its range; `found` in words says why there is none."""
+    return "cannot say" if isinstance(found, str) else latency_words(*found)
 
 
 def _change(share: float) -> str:

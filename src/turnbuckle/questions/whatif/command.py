@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
@@ -18,18 +20,23 @@ from turnbuckle.show.terminal.options import (
     Output,
     Recorded,
     Source,
+    Verbose,
     listed,
 )
 from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import judged
 from turnbuckle.show.terminal.tables import print_findings, unframed
+from turnbuckle.show.text import shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from turnbuckle.questions.whatif.places import Place
-    from turnbuckle.questions.whatif.question import Saving, Whatif
+    from turnbuckle.questions.whatif.question import Gain, Saving, Whatif
 
+#: Lines of edits, edits that are written out, and letters of their names, without `-v`.
+_MOST, _WRITTEN, _NAMES = 10, 2, 40
 #: Savings that are listed: half of what the last digit shows.
 _SHOWN: Final = 0.0005
 
@@ -55,6 +62,7 @@ def whatif(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    verbose: Verbose = False,
     part: AskedPart = ASKED_PART,
 ) -> int:
     """Say which change to the program pays, here and on other machines: other copies, launches,
@@ -70,57 +78,83 @@ def whatif(
         answer = of_run(
             seen, targets(on) or (), listed(apply or []), draws=draws_of(draws), seed=seed
         )
-    emit(answer, answer.table().to_dicts(), show, format, output)
+    emit(answer, answer.table().to_dicts(), partial(show, verbose=verbose), format, output)
     return 0
 
 
-def show(console: Console, answer: Whatif) -> None:
-    """Print the best edit, run times as they are, each edit with what it saves and what it
+def show(console: Console, answer: Whatif, verbose: bool = True) -> None:
+    """Print what edits save, those of one number on one line; `verbose` says of each what it
     needs.
     """
     console.print(Text(answer.headline(), "bold"))
     console.print()
-    heads = (
-        "edit",
-        *(plain(u.title if u.target != "self" else "here", 28) for u in answer.unchanged),
-    )
-    console.print(Text("what an edit saves of the run time, with its range", "italic"))
-    table = unframed(*heads)
+    shown = [gain for gain in answer.gains if max(_reach(s) for s in gain.savings) >= _SHOWN]
+    console.print(_table(answer, shown, None if verbose else _MOST))
+    for sentence in answer.beside():
+        console.print(Text(plain(sentence, 400)))
+    if verbose:
+        for gain in shown:
+            _print_gain(console, gain)
+        if none := [plain(gain.name) for gain in answer.gains if gain not in shown]:
+            console.print()
+            without = f"without effect on any of these machines: {', '.join(none)}"
+            console.print(Text(without, "dim"))
+        told = [f for f in answer.findings if f.code in ("A309", "A741", "A560", "A561")]
+        print_findings(console, told)
+        return
+    _print_first(console, answer, shown)
+
+
+def _table(answer: Whatif, shown: Sequence[Gain], most: int | None) -> Table:
+    """Return run times as they are, and a line for each number that edits save."""
+    machines = (plain(u.title if u.target != "self" else "here", 28) for u in answer.unchanged)
+    table = unframed("saves, with range", *machines)
     table.columns[0].no_wrap = True
     table.add_row("none: run time", *(seconds(u.seconds) for u in answer.unchanged))
     if len(answer.unchanged) > 1:
-        table.add_row(
-            "none: saves",
-            *(_ranged(u.share, u.share_lower, u.share_upper) for u in answer.unchanged),
-        )
-    shown = [gain for gain in answer.gains if max(_reach(s) for s in gain.savings) >= _SHOWN]
+        saved = (_ranged(u.share, u.share_lower, u.share_upper) for u in answer.unchanged)
+        table.add_row("none: saves", *saved)
+    alike: dict[tuple[str, ...], list[str]] = {}
     for gain in [*shown, *([answer.together] if answer.together else [])]:
-        table.add_row(plain(gain.name), *(_share(s) for s in gain.savings))
-    console.print(table)
-    for sentence in answer.beside():
-        console.print(Text(plain(sentence, 400)))
-    for gain in shown:
-        console.print()
-        console.print(
-            Text(
-                f"{plain(gain.name)}: {plain(gain.title, 120)} ({gain.count:,}; "
-                f"{seconds(gain.recorded_seconds)} as recorded)"
-            )
-        )
-        words = unframed("", "", words=("",), heading=False)
-        for place in gain.places:
-            words.add_row("  where", _placed(place))
+        cells = tuple(_share(s) for s in gain.savings)
+        alike.setdefault(cells, []).append(plain(gain.name))
+    for cells, names in [*alike.items()][:most]:
+        table.add_row(shorten(", ".join(names), _NAMES), *cells)
+    return table
+
+
+def _print_first(console: Console, answer: Whatif, shown: Sequence[Gain]) -> None:
+    """Print how the best edits are written, where, and on what the order rests."""
+    console.print()
+    for gain in shown[:_WRITTEN]:
+        console.print(Text(f"{plain(gain.name)}: {plain(gain.title, 120)}"))
         if gain.remedy:
-            words.add_row("  in code", gain.remedy)
-        words.add_row("  needs", gain.needs)
-        words.add_row("  range", gain.rests)
-        console.print(words)
-    if none := [plain(gain.name) for gain in answer.gains if gain not in shown]:
+            console.print(Text(f"  {gain.remedy}"))
+        if gain.places:
+            console.print(Text(f"  {_placed(gain.places[0])}"))
+    trust = answer.run.ordered.trust
+    if trust is not None:
+        why = trust.refused or f"{100 * trust.explained:.0f} % of the critical path follows from "
         console.print()
-        console.print(Text(f"without effect on any of these machines: {', '.join(none)}", "dim"))
-    print_findings(
-        console, [f for f in answer.findings if f.code in ("A309", "A741", "A560", "A561")]
-    )
+        console.print(Text(f"trust: {why}{'' if trust.refused else 'recorded causes'}"))
+    rest = len(shown) - _WRITTEN
+    more = f"{rest} more edits: " if rest > 0 else ""
+    console.print(Text(f"more:  {more}turnbuckle whatif FILE -v | --on gh200 | --apply EDIT"))
+
+
+def _print_gain(console: Console, gain: Gain) -> None:
+    """Print an edit: where, how, what it needs, on what its range rests."""
+    console.print()
+    recorded = f"{gain.count:,}; {seconds(gain.recorded_seconds)} as recorded"
+    console.print(Text(f"{plain(gain.name)}: {plain(gain.title, 120)} ({recorded})"))
+    words = unframed("", "", words=("",), heading=False)
+    for place in gain.places:
+        words.add_row("  where", _placed(place))
+    if gain.remedy:
+        words.add_row("  in code", gain.remedy)
+    words.add_row("  needs", gain.needs)
+    words.add_row("  range", gain.rests)
+    console.print(words)
 
 
 def _placed(place: Place) -> str:

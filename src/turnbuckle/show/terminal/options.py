@@ -235,6 +235,11 @@ class AskedPart(PartOptions):
 
 ASKED_PART = AskedPart()
 
+Verbose = Annotated[
+    bool,
+    Parameter(name=["-v", "--verbose"], negative="", help="say as well what the answer hangs on"),
+]
+
 
 def listed(words: Sequence[str]) -> list[str]:
     """Return the words of an option: `--on a,b --on c` -> [a, b, c]."""
