@@ -18,8 +18,9 @@ from pathlib import Path
 from turnbuckle.questions.validate.question import Validation, shipped
 
 HERE = Path(__file__).resolve().parent
-#: Files whose rows join, where they are there: through a remoting layer, and on one memory.
-JOINED = ("remoting/*.csv", "grace_hopper.csv")
+#: Files whose rows join, where they are there: through a remoting layer, on one memory, and on one
+#: machine with one change.
+JOINED = ("remoting/*.csv", "grace_hopper.csv", "public_pairs_sums.csv")
 VALIDATE = "turnbuckle validate --card"
 MLPERF = "table_mlperf_inference"
 HEAD = (
@@ -292,7 +293,8 @@ def line(rows: Sequence[Judged]) -> str:
     )
     rest = [f"{row.short} {row.off} ({beside[row.short]})" for row in rows if row not in nearer]
     ends = " to ".join(
-        f"{row.off} ({row.short}; {beside[row.short]})" for row in (nearer[0], nearer[-1])
+        f"{row.off} ({row.short}, {row.points} points; {beside[row.short]})"
+        for row in (nearer[0], nearer[-1])
     )
     far = "" if any(joined(patterns=JOINED[:1])) else "; **added distance on none yet**"
     return (

@@ -105,7 +105,7 @@ def test_a_file_of_sums_joins_and_one_of_points_does_not(
         real_gpus, "joined", lambda patterns=real_gpus.JOINED: joined(sums, patterns)
     )
     line = real_gpus.line(real_gpus.tested(shipped()))
-    assert "off by 1.3 % (remoting; 72 %) to " in line and "none yet" not in line
+    assert "off by 1.3 % (remoting, 117 points; 72 %) to " in line and "none yet" not in line
 
 
 def test_the_line_is_two_sentences_and_names_every_kind_that_is_no_nearer() -> None:
