@@ -259,3 +259,13 @@ def test_a_published_time_is_the_entrys_own_price(rebuild: ModuleType, tmp_path:
     )
     said = published.seconds(program, published.Draws(), np.zeros(()))
     assert answer - 0.05 == pytest.approx(float(said) - 0.05, rel=0.1)
+
+
+@pytest.mark.shared
+def test_pools_cost_pytorch_programs_no_more_than_their_authors_state(shared: Path) -> None:
+    """Less than 10 % in most scenarios of DxPU's authors; these programs are others."""
+    files = sorted((shared / "traces" / "kineto" / "tracelens_h100_models").glob("*.json.gz"))
+    assert len(files) == 5
+    for file in files:
+        (answer,) = Run.read(file).judged.project("dxpu", draws=0).projections
+        assert 1.0 <= answer.penalty < 1.10, file.name
