@@ -281,7 +281,7 @@ def card_line(answer: Answer) -> str:
     """
     if answer.model is None or answer.network is not None:
         return ""
-    if answer.model.name == "additive":
+    if answer.model.name == "additive" and answer.model.replay == "sum":
         return str(registry.load("services", "away in words")("additive"))
     if not answer.model.carded:
         return ""

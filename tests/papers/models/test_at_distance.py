@@ -111,7 +111,16 @@ def test_a_verb_says_how_far_off_its_method_was(
     assert said and said in " ".join(capsys.readouterr().out.split())
 
 
-def test_the_anchored_law_is_not_judged_as_the_reports(capsys: pytest.CaptureFixture[str]) -> None:
-    surface = "model sharing {} --latency 1us,1ms --bandwidth 16GB/s --runs 1 --no-cache"
-    assert cli_run.run(surface.format(EXAMPLES / "dgemm-like-synthetic.sqlite").split()) == 0
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "model sharing {} --latency 1us,1ms --bandwidth 16GB/s --runs 1",
+        "project {} --model additive --lambda control=0.1 --replay timeline",
+    ],
+)
+def test_another_law_or_replay_is_not_judged_as_the_reports(
+    asked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = asked.format(EXAMPLES / "dgemm-like-synthetic.sqlite").split()
+    assert cli_run.run([*words, "--no-cache"]) == 0
     assert "checked against" not in capsys.readouterr().out
