@@ -58,11 +58,11 @@ Medians of the relative errors; *in the range*: stated 90 % ranges that hold the
 METHODS = """## The report's own methods at measured distance
 
 {cases} programs on an OpenCL device, every call really delayed, or copies really slowed, each method asked as its verb answers
-(`turnbuckle validate`, `model = "published"`): equation 4 with lambda as the recorded latency over that with the delay, SSI with the
-delay as propagation of one way, AgoChart's law at the recorded latency and the delay. Off: all errors of a program over all its measured
-times; median and worst of the programs. Measured over predicted: all points of a program, least and most. The timeline and "nothing
-changes" are on the same points; the sum, which is what the slack study takes off (calls times delay), has single classes of
-calls among its.
+(`turnbuckle validate`, `model = "published"`): equation 4 with lambda as the recorded latency over that with the delay, on plain sums
+and (`project --model additive`) on what shows on the time line, SSI with the delay as propagation of one way, AgoChart's law at the
+recorded latency and the delay. Off: all errors of a program over all its measured times; median and worst of the programs. Measured
+over predicted: all points of a program, least and most. The timeline and "nothing changes" are on the same points; the sum, which is
+what the slack study takes off (calls times delay), has single classes of calls among its.
 
 | answered by | delayed calls: median off | worst | measured over predicted | slower copies: median off | worst |
 | --- | --: | --: | --: | --: | --: |
@@ -70,7 +70,7 @@ calls among its.
 
 """
 #: Models of the report, in the order of their table.
-PUBLISHED = ("equation 4", "equation 4, waits once", "ssi", "ssi, added", "agochart")
+PUBLISHED = ("equation 4", "equation 4, waits once", "additive", "ssi", "ssi, added", "agochart")
 #: A case of more quantities than this is summed up by kind.
 MOST_LINES = 20
 

@@ -6,7 +6,8 @@ hand of the stated shape; of a row whose inputs nobody stated the program cannot
 the row names the one thing that would settle it.
 
     python validation/public_pairs.py                           # prints the table
-    python validation/public_pairs.py -o docs/public-pairs.md   # renews the page
+    python validation/public_pairs.py -o docs/public-pairs.md   # renews the page, and the sums
+    # of the pairs of one machine that differ in one thing: public_pairs_sums.csv
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ from rows import Row, call, on_device  # noqa: E402
 from strategies import NAMES, trace_of  # noqa: E402
 
 MARK = "<!-- public pairs: made by validation/public_pairs.py -->"
+SUMS = Path(__file__).with_name("public_pairs_sums.csv")
 DRAWS, US, MS = 4000, 1_000, 1_000_000
 #: Value and 90 % range.
 Range = tuple[float, float, float]
@@ -75,6 +77,7 @@ class Measured:
     cause : what the program names as the cause, or what it lacks.
     calculated : the calculation; None where nothing stated allows one.
     own : whether the program's number comes from this very thread, so that the row judges nothing.
+    one_change : whether one machine was measured twice, with one change.
     """
 
     pair: str
@@ -84,6 +87,7 @@ class Measured:
     cause: str
     calculated: Callable[[], Range] | None = None
     own: bool = False
+    one_change: bool = False
 
 
 def drawn(samples: Float, value: float) -> Range:
@@ -315,6 +319,7 @@ def _measured(row: dict[str, str]) -> Measured:
         row["cause"],
         calculated,
         row["own"] == "yes",
+        row["one_change"] == "yes",
     )
 
 
@@ -351,6 +356,32 @@ def table() -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+def sums() -> dict[str, str]:
+    """Return one line about the pairs of one machine with one change that judge, for the table of
+    all that was held against real GPUs (`real_gpus.py`).
+    """
+    judged = [p for p in pairs() if p.one_change and not p.own and p.calculated is not None]
+    off, nothing, held = [], [], 0
+    for pair in judged:
+        assert pair.calculated is not None
+        value, low, high = pair.calculated()
+        off.append(abs(value / pair.ratio - 1.0))
+        nothing.append(abs(1.0 / pair.ratio - 1.0))
+        held += low <= pair.ratio <= high
+    return {
+        "short": "one change on one machine",
+        "what": "one machine measured twice: NVLink off, weights over PCIe, graphs for launches",
+        "points": str(len(judged)),
+        "off": f"{np.median(off):.4g}",
+        "nothing": f"{np.median(nothing):.4g}",
+        "simplest": "",
+        "model": "",
+        "held": f"{held} of {len(judged)}",
+        "fitted": "no; by calculation, no recording",
+        "command": "python validation/public_pairs.py",
+    }
+
+
 def page(text: str) -> str:
     """Return a page with the table of this file behind its mark."""
     return f"{text.partition(MARK)[0]}{MARK}\n\n{table()}\n"
@@ -365,6 +396,7 @@ def main() -> None:
         print(table())
     else:
         output.write_text(page(output.read_text(encoding="utf-8")), encoding="utf-8")
+        pl.DataFrame([sums()]).write_csv(SUMS)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """What has been held against real GPUs, one row for each kind of measurement: how many points, off
 by how much, beside what is simpler.
 
-    python validation/real_gpus.py        # prints the table and its one line
+    python validation/real_gpus.py        # prints the table and its two sentences
 
-`validation/accuracy_page.py` puts the table on docs/accuracy.md, and the line there and into
+`validation/accuracy_page.py` puts the table on docs/accuracy.md, and the sentences there and into
 README.md.  Every measurement is others'. A file of `JOINED` adds rows; its columns are the fields
 of `Judged`, shares as numbers (``0.083``).
 """
@@ -18,8 +18,9 @@ from pathlib import Path
 from turnbuckle.questions.validate.question import Validation, shipped
 
 HERE = Path(__file__).resolve().parent
-#: Files whose rows join, where they are there: through a remoting layer, and on one memory.
-JOINED = ("remoting/*.csv", "grace_hopper.csv")
+#: Files whose rows join, where they are there: through a remoting layer, on one memory, and on one
+#: machine with one change.
+JOINED = ("remoting/*.csv", "grace_hopper.csv", "public_pairs_sums.csv")
 VALIDATE = "turnbuckle validate --card"
 MLPERF = "table_mlperf_inference"
 HEAD = (
@@ -271,19 +272,35 @@ def table(rows: Sequence[Judged]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def line(rows: Sequence[Judged]) -> str:
-    """Return the one line: each kind with its median error, and that of no change or of the
-    simplest model beside it.
+def least(text: str) -> float:
+    """Return the first number of a share in words.
+
+    >>> least("10 % to 28 %")
+    10.0
     """
-    parts = []
-    for row in rows:
-        beside = (
-            f"nothing changes: {row.nothing}" if row.nothing else f"{row.model}: {row.simplest}"
-        )
-        parts.append(f"{row.short} {row.off} ({beside})")
+    return float(text.split()[0])
+
+
+def line(rows: Sequence[Judged]) -> str:
+    """Return two sentences: in how many kinds the median error is below that of no change, or of
+    the simplest model where no change says nothing, from the least to the most; and in which it is
+    not, with both errors.
+    """
+    beside = {row.short: row.nothing or row.simplest for row in rows}
+    nearer = sorted(
+        (row for row in rows if least(row.off) < least(beside[row.short])),
+        key=lambda row: least(row.off),
+    )
+    rest = [f"{row.short} {row.off} ({beside[row.short]})" for row in rows if row not in nearer]
+    ends = " to ".join(
+        f"{row.off} ({row.short}, {row.points} points; {beside[row.short]})"
+        for row in (nearer[0], nearer[-1])
+    )
     far = "" if any(joined(patterns=JOINED[:1])) else "; **added distance on none yet**"
     return (
-        f"Held against real GPUs, all measured by others, median errors: {'; '.join(parts)}{far}."
+        f"Held against real GPUs in {len(rows)} kinds of measurement, all by others, predictions "
+        f'are nearer than "nothing changes", or a data sheet\'s peak, in {len(nearer)}: medians '
+        f"are off by {ends}{far}. Not nearer: {', '.join(rest) or 'none'}."
     )
 
 

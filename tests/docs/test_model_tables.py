@@ -39,6 +39,7 @@ RECORDINGS = {
 COMPUTED = {
     ("kernels", "kernels or codes, GPUs"): "validation/kernels/judge.py",
     ("remoting", "what, rows"): "validation/remoting/judge.py",
+    ("remoting", "layer, program, without"): "validation/remoting/published.py",
     ("sharing", "recording, 1, 2"): "tests/docs/test_model_tables.py",
     ("sharing", "recording, 100 µs to 10 µs"): "tests/docs/test_model_tables.py",
     ("ssi", "recording, calls"): "tests/docs/test_model_tables.py",

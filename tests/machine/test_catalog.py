@@ -341,6 +341,9 @@ def test_measured_shares_agree_with_the_collected_facts(
 
 
 OUR_OWN = (
+    "lupinemachines/lupine",
+    "rCUDA, Connect-IB performance",
+    "RWTH-ACS/cricket, cpu/cpu-client-runtime.c at 0641cccaf58d",
     "spcl/gpuless-thesis at c2434d85fbc9",
     "NeuSight (Lee et al., ASPLOS 2025)",
     "UoB-HPC/performance-portability",
@@ -491,17 +494,48 @@ def test_a_round_trip_is_twice_the_distance_of_the_link(distance: str) -> None:
 
 
 def test_a_layer_says_everything_of_its_calls() -> None:
+    """And how fast its data go: over a network of its own, or beside the link, whose limit it is."""
     layers = [m for m in all_machines() if m.coupling == "remoting"]
-    assert len(layers) == 7
+    assert len(layers) == 11
     for layer in layers:
         stated = {c.parameter for c in layer.changes}
-        assert {
-            "remoting.round_trip",
-            "remoting.h2d.bandwidth",
-            "remoting.d2h.bandwidth",
-            "remoting.command",
-        } <= stated, layer.name
+        assert {"remoting.round_trip", "remoting.command"} <= stated, layer.name
+        for way in ("h2d", "d2h"):
+            assert len({f"remoting.{way}.bandwidth", f"link.{way}.bandwidth"} & stated) == 1
         assert {f"remoting.{word}" for word in REMOTING_CLASSES} <= stated, layer.name
+
+
+def test_numbers_of_a_layer_that_nobody_published_say_so() -> None:
+    """What one layer takes from another is an assumption, and its note begins with it."""
+    for name, own in (
+        ("lupine-network", "lupinemachines/lupine"),
+        ("lupine-loopback", "lupinemachines/lupine"),
+        ("rcuda-connect-ib", "rCUDA"),
+        ("cricket-tcp", "RWTH-ACS/cricket"),
+    ):
+        for change in load(name).changes:
+            for part in change.parts().values():
+                if not part.source.startswith(own):
+                    assert part.nature == "assumption", (name, change.parameter)
+                    if part.unit != MANNER:
+                        assert part.note.startswith("not published"), (name, change.parameter)
+                        assert part.error >= 0.6, (name, change.parameter)
+
+
+def test_a_copy_through_rcuda_is_as_fast_as_published() -> None:
+    """9.91 of 10.06 GB/s on PCIe 3.0 x16; a slower link is not felt, a faster one is bounded."""
+    for name in ("p100-pcie", "a100-pcie-80", "titan"):
+        near, far = load(name), load("rcuda-connect-ib").resolved(load(name))
+        ratio = far.parameters["link.h2d.bandwidth"].value / value(name, "link.h2d.bandwidth")
+        expected = min(1.0, 15.754e9 * 9.91 / 10.06 / value(name, "link.h2d.bandwidth"))
+        assert ratio == pytest.approx(expected, rel=2e-3), near.name
+
+
+def test_a_round_trip_to_a_dxpu_pool_is_as_published() -> None:
+    """4.9 to 6.8 us, the link's own round trip among it."""
+    far = load("dxpu").resolved(load("perlmutter"))
+    trips = far.parameters["slack.link"].value * 2 + 0.9e-6
+    assert 4.9e-6 < trips < 6.8e-6
 
 
 def test_farther_is_slower() -> None:

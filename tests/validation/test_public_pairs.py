@@ -12,12 +12,29 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "validation"))
 
-from public_pairs import page, pairs, row  # type: ignore[import-not-found]  # noqa: E402
+from public_pairs import (  # type: ignore[import-not-found]  # noqa: E402
+    SUMS,
+    page,
+    pairs,
+    row,
+    sums,
+)
 
 
 def test_the_page_shows_what_the_calculations_give() -> None:
     text = (ROOT / "docs" / "public-pairs.md").read_text(encoding="utf-8")
     assert page(text) == text, "python validation/public_pairs.py -o docs/public-pairs.md renews it"
+
+
+def test_pairs_with_one_change_are_summed_up_for_the_table_of_real_gpus() -> None:
+    """One machine measured twice; a number that the program has from the thread judges nothing."""
+    with SUMS.open(encoding="utf-8", newline="") as file:
+        assert list(csv.DictReader(file)) == [sums()]
+    judged = [pair for pair in pairs() if pair.one_change and pair.calculated and not pair.own]
+    assert sums()["points"] == str(len(judged)) and len(judged) >= 3
+    assert {"nvlink_off", "weights_cross", "graphs"} == {
+        pair.calculated.func.__name__ for pair in judged
+    }
 
 
 def test_how_many_ratios_lie_inside() -> None:
@@ -50,6 +67,9 @@ def test_every_pair_of_the_pages_has_a_row_with_its_values(shared: Path) -> None
     for name in {each["pair"] for each in measured}:
         one, other = (float(each["value"]) for each in measured if each["pair"] == name)
         assert {round(one / other, 9), round(other / one, 9)} & ratios, name
+        alone = next(each["one_change_only"] for each in measured if each["pair"] == name) == "yes"
+        changed = {round(p.ratio, 9) for p in pairs() if p.one_change}
+        assert bool({round(one / other, 9), round(other / one, 9)} & changed) == alone, name
 
 
 def test_every_thread_of_the_collection_has_a_row_with_its_values(shared: Path) -> None:

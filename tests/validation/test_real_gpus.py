@@ -77,7 +77,7 @@ def sums(tmp_path: Path) -> Path:
         "remoting",
         "DNNs through a layer",
         "117",
-        "0.083",
+        "0.013",
         "0.72",
         "0.151",
         "bytes over bandwidth",
@@ -99,10 +99,26 @@ def test_a_file_of_sums_joins_and_one_of_points_does_not(
     sums: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (row,) = joined(sums)
-    assert (row.off, row.nothing, row.simplest) == ("8.3 %", "72 %", "15 %")
+    assert (row.off, row.nothing, row.simplest) == ("1.3 %", "72 %", "15 %")
     assert row.cells()[4] == "bytes over bandwidth: 15 %"
     monkeypatch.setattr(
         real_gpus, "joined", lambda patterns=real_gpus.JOINED: joined(sums, patterns)
     )
     line = real_gpus.line(real_gpus.tested(shipped()))
-    assert "remoting 8.3 % (nothing changes: 72 %)" in line and "none yet" not in line
+    assert "off by 1.3 % (remoting, 117 points; 72 %) to " in line and "none yet" not in line
+
+
+def test_the_line_is_two_sentences_and_names_every_kind_that_is_no_nearer() -> None:
+    """The first page has no room for twelve kinds; where nothing is gained, it says so."""
+    rows = real_gpus.tested(shipped())
+    first, rest = real_gpus.line(rows).split(". Not nearer: ")
+    assert len(first) + len(rest) < 450 and f" in {len(rows)} kinds" in first
+    worse = [
+        row
+        for row in rows
+        if real_gpus.least(row.off) >= real_gpus.least(row.nothing or row.simplest)
+    ]
+    assert [named.split(" (")[0] for named in rest.rstrip(".").split(", ")] == [
+        f"{row.short} {row.off}" for row in worse
+    ]
+    assert f" in {len(rows) - len(worse)}: " in first

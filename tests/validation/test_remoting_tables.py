@@ -223,3 +223,49 @@ def test_the_bandwidths_that_are_tolerated_are_those_of_the_table() -> None:
     assert factors.len() == 76 - 1 and factors.min() > 1 / 1.5 and factors.max() < 1.5
     ends = judge.tolerance(rows).filter(pl.col("share") < 0.2)
     assert (ends["said_gbps"] / ends["measured_gbps"]).is_between(1 / 1.5, 1.5).all()
+
+
+def test_published_times_stand_beside_what_the_entries_give() -> None:
+    """The kept table is what the script gives of the catalogue, the page has its rows, and every
+    range holds; what an entry was chosen on is named.
+    """
+    published = module("published")
+    rows = published.table()
+    kept = pl.read_csv(FOLDER / "published.csv")
+    assert kept.columns == rows.columns and kept.height == rows.height
+    for name in kept.columns:
+        if kept[name].dtype == pl.Float64:
+            assert kept[name].fill_null(0.0).to_numpy() == pytest.approx(
+                rows[name].fill_null(0.0).to_numpy(), rel=1e-3
+            ), name
+        else:
+            assert kept[name].fill_null("").to_list() == rows[name].to_list(), name
+    assert rows.select(pl.col("measured_s").is_between("low_s", "high_s").all()).item()
+    assert {"round trip", "bandwidth", ""} == set(rows["chosen_on"])
+    page = (FOLDER.parents[1] / "docs" / "models" / "remoting.md").read_text(encoding="utf-8")
+    for layer, program, off in rows.select("layer", "program", "off").iter_rows():
+        (line,) = (x for x in page.splitlines() if x.startswith(f"| `{layer}`, {program} |"))
+        assert f"| {off:+.0%} |".replace("%", " %") in line
+
+
+def test_a_published_time_is_the_entrys_own_price(rebuild: ModuleType, tmp_path: Path) -> None:
+    """A program that reads in a loop is as much longer by the script's sums as by a replay."""
+    published = module("published")
+    log = list(rebuild.calls(written(tmp_path, [("cudaMalloc", "", 64, ""), *LOOP[2:] * TRIPS])))
+    run = Run.of_trace(rebuild.rebuilt("program", log, 0.05, 0.3), "whole")
+    answer = run.project("lupine-network", draws=0).projections[0].seconds
+    program = published.Program(
+        "lupine-network", "", "", 1.0, 0.05, TRIPS, sends=TRIPS, to_host=64.0 * TRIPS
+    )
+    said = published.seconds(program, published.Draws(), np.zeros(()))
+    assert answer - 0.05 == pytest.approx(float(said) - 0.05, rel=0.1)
+
+
+@pytest.mark.shared
+def test_pools_cost_pytorch_programs_no_more_than_their_authors_state(shared: Path) -> None:
+    """Less than 10 % in most scenarios of DxPU's authors; these programs are others."""
+    files = sorted((shared / "traces" / "kineto" / "tracelens_h100_models").glob("*.json.gz"))
+    assert len(files) == 5
+    for file in files:
+        (answer,) = Run.read(file).judged.project("dxpu", draws=0).projections
+        assert 1.0 <= answer.penalty < 1.10, file.name

@@ -279,7 +279,11 @@ def card_line(answer: Answer) -> str:
     """Return how good such predictions were, from the card that ships; empty for a question that is
     none of its kinds.
     """
-    if answer.model is None or not answer.model.carded or answer.network is not None:
+    if answer.model is None or answer.network is not None:
+        return ""
+    if answer.model.name == "additive" and answer.model.replay == "sum":
+        return str(registry.load("services", "away in words")("additive"))
+    if not answer.model.carded:
         return ""
     if all(m.relative for m in answer.targets):
         layers = bool(answer.targets) and all(m.coupling == "remoting" for m in answer.targets)

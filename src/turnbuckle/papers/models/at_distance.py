@@ -3,14 +3,15 @@ slowed down (Austin et al. 2021).
 
     equation 4   the run times the penalty of its plain sums: lambda is the recorded latency over that with the delay; with the calls
                  that wait counted as the report does, and counted once
+    additive     the run with the calls and the copies that show on its time line as much longer as equation 4 says; no wait is scaled
     ssi          the run times the penalty of its closed loop, or the run and what the loop gains in time: the delay is the propagation
                  of one way
     agochart     the replay by AgoChart's law, at the recorded latency and the delay
 
-Each is asked as its verb answers (`turnbuckle model additive`, `ssi`, `sharing --law agochart`),
-from one recording without delay.  A slower copy is a slower link in all three.  None tells classes
-of calls apart, so only points that delay every call are asked.  What the slack study (Shorts and
-Grant) takes off, calls times delay, is the row ``sum`` of
+Each is asked as its verb answers (`turnbuckle model additive`, `project --model additive`, `model
+ssi`, `model sharing --law agochart`), from one recording without delay.  A slower copy is a slower
+link in all.  None tells classes of calls apart, so only points that delay every call are asked.
+What the slack study (Shorts and Grant) takes off, calls times delay, is the row ``sum`` of
 `turnbuckle.questions.validate.measured.distance`.
 """
 
@@ -26,6 +27,7 @@ from turnbuckle.cost.ratio import AdditiveTotals
 from turnbuckle.papers.models.node.functions import functions
 from turnbuckle.papers.models.on_machine import large_copy
 from turnbuckle.papers.models.ssi.question import recorded
+from turnbuckle.projection.model import additive as by_lambda
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.sharing.question import ready
 from turnbuckle.questions.validate.cases import Ask, Case
@@ -48,6 +50,25 @@ def additive(run: Run, *, waits_once: bool = False) -> Method:
     def seconds(delay: float, slower: float) -> float:
         lambdas = {"control": latency / (latency + delay), "data": 1.0 / slower}
         return run.profile.seconds * totals.penalty(lambdas)
+
+    return seconds
+
+
+def time_line(run: Run) -> Method:
+    """Return the time line with its calls and copies scaled: what shows of each grows as one over
+    its lambda, so that one lambda tells how much shows.
+    """
+    latency, tenfold = ready(run).recorded_latency, 0.1
+
+    def shown(name: str) -> float:
+        model = replace(by_lambda({name: tenfold}), replay="sum")
+        longer = run.project(model=model, draws=0).projections[0].seconds - run.profile.seconds
+        return longer / (1.0 / tenfold - 1.0)
+
+    control, data = shown("control"), shown("data")
+
+    def seconds(delay: float, slower: float) -> float:
+        return run.profile.seconds + control * delay / latency + data * (slower - 1.0)
 
     return seconds
 
@@ -89,6 +110,7 @@ def agochart(run: Run) -> Method:
 METHODS: Final[dict[str, Callable[[Run], Method]]] = {
     "equation 4": additive,
     "equation 4, waits once": partial(additive, waits_once=True),
+    "additive": time_line,
     "ssi": ssi,
     "ssi, added": partial(ssi, added=True),
     "agochart": agochart,

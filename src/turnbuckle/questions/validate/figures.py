@@ -32,6 +32,7 @@ COLOURS: Final = {
     "sum": "#88ccee",
     "equation 4": "#e7298a",
     "equation 4, waits once": "#f4a6c9",
+    "additive": "#c51b8a",
     "ssi": "#a6761d",
     "ssi, added": "#d9b26f",
     "agochart": "#66a61e",

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnbuckle.cost.ratio import AdditiveTotals
+from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import did_you_mean, error_of
 from turnbuckle.foundation.fields import SCHEMA_VERSION
 from turnbuckle.foundation.findings import Finding
@@ -457,4 +458,5 @@ def emit_totals(text: str, lambdas: dict[str, float], format: str, output: Path 
                 ),
                 style="dim",
             )
+        console.note(registry.load("services", "away in words")("equation 4"))
     return 0
