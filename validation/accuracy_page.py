@@ -457,9 +457,11 @@ def main(arguments: list[str]) -> int:
     """Write the page and its figures, or check the page."""
     found = shipped()
     text, first = page(found), README.read_text(encoding="utf-8")
-    readme = quoted(first, real_gpus.line(real_gpus.tested(found)))
+    rows = real_gpus.tested(found)
+    readme, ships = quoted(first, real_gpus.line(rows)), real_gpus.ship(rows)
     if "--check" in arguments:
-        same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text and readme == first
+        kept = [file.exists() and file.read_text("utf-8") for file in (PAGE, real_gpus.FILE)]
+        same = kept == [text, ships] and readme == first
         print(
             "docs/accuracy.md is current"
             if same
@@ -468,6 +470,7 @@ def main(arguments: list[str]) -> int:
         return 0 if same else 1
     PAGE.write_text(text, encoding="utf-8")
     README.write_text(readme, encoding="utf-8")
+    real_gpus.FILE.write_text(ships, encoding="utf-8")
     IMAGES.mkdir(exist_ok=True)
     for figure in draw(figures(found)):
         (IMAGES / f"{figure.name}.svg").write_text(alone(figure), encoding="utf-8")

@@ -11,13 +11,17 @@ of `Judged`, shares as numbers (``0.083``).
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, fields
 from pathlib import Path
 
+from turnbuckle.questions.validate.measured.real_gpus import SHIPPED, Judged, line
 from turnbuckle.questions.validate.question import Validation, shipped
 
 HERE = Path(__file__).resolve().parent
+#: The rows as they ship.
+FILE = HERE.parent / "src" / "turnbuckle" / SHIPPED
 #: Files whose rows join, where they are there: through a remoting layer, on one memory, and on one
 #: machine with one change.
 JOINED = ("remoting/*.csv", "grace_hopper.csv", "public_pairs_sums.csv")
@@ -33,48 +37,6 @@ HEAD = (
     "fitted on them",
     "command",
 )
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One kind of measurement.
-
-    Attributes
-    ----------
-    short, what : its name in one line, and in a table.
-    points : how many values.
-    off, nothing, simplest : medians of the relative errors, of Turnbuckle, of no change, and of the
-        simplest model; empty where there is none.
-    model : the simplest model in words.
-    held : how many of the ranges hold, as ``182 of 190``.
-    fitted : which of its constants were fitted on these points.
-    command : what makes the numbers.
-    """
-
-    short: str
-    what: str
-    points: str
-    off: str
-    nothing: str
-    simplest: str
-    model: str
-    held: str
-    fitted: str
-    command: str
-
-    def cells(self) -> tuple[str, ...]:
-        """Return the cells of its row."""
-        simplest = f"{self.model}: {self.simplest}" if self.simplest else ""
-        return (
-            self.what,
-            self.points,
-            self.off,
-            self.nothing,
-            simplest,
-            self.held,
-            self.fitted,
-            f"`{self.command}`",
-        )
 
 
 def share(value: float | None) -> str:
@@ -272,36 +234,13 @@ def table(rows: Sequence[Judged]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def least(text: str) -> float:
-    """Return the first number of a share in words.
-
-    >>> least("10 % to 28 %")
-    10.0
-    """
-    return float(text.split()[0])
-
-
-def line(rows: Sequence[Judged]) -> str:
-    """Return two sentences: in how many kinds the median error is below that of no change, or of
-    the simplest model where no change says nothing, from the least to the most; and in which it is
-    not, with both errors.
-    """
-    beside = {row.short: row.nothing or row.simplest for row in rows}
-    nearer = sorted(
-        (row for row in rows if least(row.off) < least(beside[row.short])),
-        key=lambda row: least(row.off),
-    )
-    rest = [f"{row.short} {row.off} ({beside[row.short]})" for row in rows if row not in nearer]
-    ends = " to ".join(
-        f"{row.off} ({row.short}, {row.points} points; {beside[row.short]})"
-        for row in (nearer[0], nearer[-1])
-    )
-    far = "" if any(joined(patterns=JOINED[:1])) else "; **added distance on none yet**"
-    return (
-        f"Held against real GPUs in {len(rows)} kinds of measurement, all by others, predictions "
-        f'are nearer than "nothing changes", or a data sheet\'s peak, in {len(nearer)}: medians '
-        f"are off by {ends}{far}. Not nearer: {', '.join(rest) or 'none'}."
-    )
+def ship(rows: Sequence[Judged]) -> str:
+    """Return the rows as the file that ships."""
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow([field.name for field in fields(Judged)])
+    lines.writerows(astuple(row) for row in rows)
+    return out.getvalue()
 
 
 def main() -> None:

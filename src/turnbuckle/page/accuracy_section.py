@@ -12,6 +12,7 @@ from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.validate.card import FLOOR, MODEL_TITLES, TITLES, Group, shipped_groups
 from turnbuckle.questions.validate.figures import ratios
+from turnbuckle.questions.validate.measured.real_gpus import line, shipped_rows
 from turnbuckle.questions.validate.question import Validation, shipped
 from turnbuckle.show.table import Cell, Table, cells
 from turnbuckle.show.text import DASH, NARROW, clean, percent
@@ -48,6 +49,7 @@ def accuracy_section(answer: Answer) -> dict[str, Any]:
         "held": f"{held} of {all_of_them}" if all_of_them else "",
         "level": f"{LEVEL:.0%}".replace("%", f"{NARROW}%"),
         "about": _about(validation),
+        "real": line(shipped_rows()),
         "not_validated": list(validation.not_validated),
     }
 

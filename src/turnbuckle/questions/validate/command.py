@@ -15,6 +15,7 @@ from rich.text import Text
 from turnbuckle.foundation import units
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of, require
 from turnbuckle.questions.validate.card import FLOOR, MODEL_TITLES, TITLES, Group
+from turnbuckle.questions.validate.measured.real_gpus import shipped_rows
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean
 from turnbuckle.show.terminal.console import console_for
@@ -191,6 +192,8 @@ def show(console: Console, validation: Validation, card_alone: bool = False) -> 
             f"(the 90 % range of that share: {every.low:.0%} to {every.high:.0%})"
         )
     console.print()
+    if card_alone:
+        _print_real(console)
     if validation.not_run:
         console.print(Text("not run", "italic"))
         table = unframed("case", "code", "why", words=("case", "code", "why"))
@@ -343,6 +346,23 @@ def _print_card(console: Console, card: list[Group]) -> None:
                 *held,
             )
         console.print(table)
+
+
+def _print_real(console: Console) -> None:
+    """Print what was held against real GPUs, rows that no file here repeats among it."""
+    columns = (
+        ("points", 7),
+        ("off", 12),
+        ("no change", 12),
+        ("in range", 10),
+    )
+    console.print(_aligned(console, "held against real GPUs", columns, True))
+    table = _aligned(console, "", columns, False)
+    for row in shipped_rows():
+        table.add_row(row.what, row.points, row.off, row.nothing, row.held)
+    console.print(table)
+    console.print("medians of what others measured; docs/accuracy.md says which command makes each")
+    console.print()
 
 
 def _plain(text: str) -> Any:
