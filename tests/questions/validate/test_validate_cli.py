@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hostile_names import Ran
+from hostile_names import Ran, document
 
 from turnbuckle.examples import sample
 
