@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from turnbuckle.mpi.questions.messages.question import Answered as Messages
     from turnbuckle.mpi.questions.messages.setup import Setup
     from turnbuckle.questions.anonymise.copy import Anonymised
+    from turnbuckle.questions.before_after.diff import Diff
     from turnbuckle.questions.distance.distance import Mode
     from turnbuckle.questions.distance.question import Slack
     from turnbuckle.questions.distance.speeds import Surface, Sweep
@@ -601,6 +602,11 @@ class Run(Shown):
         messages``.
         """
         answer: Messages = registry.load("asks", "messages")(self, ranks_per_node, setup)
+        return answer
+
+    def diff(self, after: Run) -> Diff:
+        """Say what changed in another recording of this program: ``turnbuckle diff``."""
+        answer: Diff = registry.load("asks", "diff")(self, after)
         return answer
 
     def export(

@@ -23,7 +23,17 @@ from turnbuckle.show.terminal.asked import (
     network_of,
     targets,
 )
-from turnbuckle.show.terminal.options import ASKED_PART, AskedPart, NoCache, Profile, Source, listed
+from turnbuckle.show.terminal.options import (
+    ASKED_PART,
+    AskedPart,
+    FormatOption,
+    NoCache,
+    Output,
+    Profile,
+    Source,
+    listed,
+)
+from turnbuckle.show.terminal.output import emit
 from turnbuckle.show.terminal.recording import inspected, judged
 
 if TYPE_CHECKING:
@@ -121,3 +131,24 @@ def _tell_left_out(seen: Run) -> None:
     """Say which part was written, once it is: a refusal stands alone."""
     for flaw in seen.left_out:
         print(f"{flaw.code}: {flaw.meaning}: {flaw.detail}; {flaw.advice}", file=sys.stderr)
+
+
+def diff(
+    before: Profile,
+    after: Profile,
+    /,
+    *,
+    source: Source = None,
+    format: FormatOption = "table",
+    output: Output = None,
+    no_cache: NoCache = False,
+) -> int:
+    """Say what changed between two recordings of one program: run time, steps, where time goes,
+    copies, kernels, host calls.
+    """
+    from turnbuckle.questions.before_after import tables
+
+    runs = (inspected(profile, source, no_cache) for profile in (before, after))
+    answer = next(runs).diff(next(runs))
+    emit(answer, answer.changes(), tables.show, format, output)
+    return 0
