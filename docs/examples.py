@@ -12,7 +12,7 @@ A block marked ``console`` holds commands and their output, as a terminal shows 
     $ echo $?
     0
 
-``run.sqlite`` and ``jobs.toml`` are samples that ship with Turnbuckle, ``runs.csv`` is a small
+``run.sqlite``, ``after.sqlite`` and ``jobs.toml`` are samples that ship with Turnbuckle, ``runs.csv`` is a small
 table of run times, ``mix.toml`` a portfolio. A line ``...`` stands for lines left out. Without ``$
 echo $?`` the command must end with 0. Lines must agree but for spaces, numbers within `TOLERANCE`.
 
@@ -146,7 +146,8 @@ def workplace() -> Iterator[dict[str, object]]:
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         for name in COLOURED:
             os.environ.pop(name, None)
-        (Path(folder) / "run.sqlite").write_bytes(Path(path).read_bytes())
+        for name in ("run.sqlite", "after.sqlite"):
+            (Path(folder) / name).write_bytes(Path(path).read_bytes())
         (Path(folder) / "jobs.toml").write_bytes((Path(path).parent / "jobs.toml").read_bytes())
         (Path(folder) / "runs.csv").write_text(RUNS, encoding="utf-8")
         (Path(folder) / "mix.toml").write_text(MIX, encoding="utf-8")

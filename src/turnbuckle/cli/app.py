@@ -8,10 +8,10 @@ from inspect import getdoc, signature
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 from rich.console import Console
 
-from turnbuckle.cli.first_page import MODELS, PARAGRAPHS
+from turnbuckle.cli.first_page import GROUPS, MODELS, OTHERS, PARAGRAPHS, group_of
 from turnbuckle.foundation import registry
 from turnbuckle.foundation.errors import TurnbuckleError, did_you_mean, error_of
 from turnbuckle.foundation.files import forget, noted, refuse_input
@@ -38,13 +38,18 @@ def _build() -> str:
 app = App(
     name="turnbuckle",
     default_parameter=Parameter(converter=not_rounded),
+    group_commands=Group(OTHERS, sort_key=len(GROUPS)),
     help="\n\n".join(PARAGRAPHS),
     version_flags=["--version"],
     version=_build,
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-models_app = App(name="model", help=MODELS)
+#: The panels of the first page, in their order.
+PANELS: Final = {name: Group(name, sort_key=k) for k, name in enumerate((*GROUPS, OTHERS))}
+#: Places of verbs in their panel.
+PLACES: Final = {verb: k for verbs in GROUPS.values() for k, verb in enumerate(verbs)}
+models_app = App(name="model", help=MODELS, group=PANELS[group_of("model")], sort_key=0)
 app.command(models_app)
 app.command("turnbuckle.questions.inspect.command:overview", name="overview", show=False)
 VERBS: Final = {**registry.entries("verbs"), **registry.entries("questions")}
@@ -59,7 +64,11 @@ def _register(name: str, entry: registry.Entry, sentence: str | None) -> None:
         place = f"turnbuckle.show.terminal.model_answer:{name}"
     elif entry.package:
         place = f"turnbuckle.foundation.registry:{name}"
-    (models_app if above else app).command(place, name=verb, help=sentence)
+    if above:
+        models_app.command(place, name=verb, help=sentence)
+        return
+    panel = PANELS[group_of(verb)]
+    app.command(place, name=verb, help=sentence, group=panel, sort_key=PLACES.get(verb))
 
 
 for _name, _entry in VERBS.items():

@@ -74,7 +74,7 @@ def fitted(text: str, width: int) -> str:
     >>> fitted("512 copies of 4,096 B", 15)
     '512 copies of …'
     """
-    return text if len(text) <= width else text[: width - 2].rpartition(" ")[0] + " …"
+    return text if len(text) <= width else text[: width - 1].rpartition(" ")[0] + " …"
 
 
 def folded(text: str, width: int) -> str:

@@ -25,6 +25,7 @@ from turnbuckle.show.terminal.asked import (
 from turnbuckle.show.terminal.console import console_for
 from turnbuckle.show.terminal.options import (
     ASKED_PART,
+    EXPERT,
     AskedPart,
     FormatOption,
     NoCache,
@@ -75,34 +76,38 @@ def slack(
     published: Annotated[
         str | None,
         Parameter(
+            group=EXPERT,
             help=(
                 "also the binned answer of Shorts and Grant: modelled (their proxy in our "
                 "replay), or a CSV of a measured surface"
-            )
+            ),
         ),
     ] = None,
     starvation: Annotated[
         Path | None,
         Parameter(
-            help="CSV of the measured cost of idle gaps: lines such as 1 ms, 15 us under a heading"
+            group=EXPERT,
+            help="CSV of the measured cost of idle gaps: lines such as 1 ms, 15 us under a heading",
         ),
     ] = None,
     slack_class: Annotated[
         list[str] | None,
         Parameter(
+            group=EXPERT,
             help=(
                 "api: only calls of these classes are delayed, separated by commas: launch, "
                 "copy, memset, sync, alloc, event"
-            )
+            ),
         ),
     ] = None,
     repeats: Annotated[
         list[str] | None,
         Parameter(
+            group=EXPERT,
             help=(
                 "run times of other runs of this program over the same part, separated by "
                 "commas; their spread gives the 90 % range"
-            )
+            ),
         ),
     ] = None,
     source: Source = None,
@@ -112,6 +117,7 @@ def slack(
     draws: Annotated[
         int | None,
         Parameter(
+            group=EXPERT,
             name="--draws",
             help=(
                 "draws for the 90 % range of run times and tolerances: 1000, or fewer for very "

@@ -30,6 +30,7 @@ from turnbuckle.show.terminal.asked import (
 )
 from turnbuckle.show.terminal.options import (
     ASKED_PART,
+    EXPERT,
     AskedPart,
     FormatOption,
     NoCache,
@@ -40,17 +41,23 @@ from turnbuckle.show.terminal.options import (
 )
 from turnbuckle.show.terminal.recording import judged
 
-Method = Annotated[Literal["nething", "additive"], Parameter(help="which published method")]
+Method = Annotated[
+    Literal["nething", "additive"], Parameter(group=EXPERT, help="which published method")
+]
 Lambda = Annotated[
     list[str] | None,
     Parameter(
-        name="--lambda", help="additive: improvement by class, as data=10,control=10", negative=()
+        name="--lambda",
+        group=EXPERT,
+        help="additive: improvement by class, as data=10,control=10",
+        negative=(),
     ),
 ]
 Charges = Annotated[
     list[str] | None,
     Parameter(
         name="--charge",
+        group=EXPERT,
         help="also charge what an installed package adds under that name; not with additive",
         negative=(),
     ),
@@ -58,10 +65,11 @@ Charges = Annotated[
 Totals = Annotated[
     str | None,
     Parameter(
+        group=EXPERT,
         help=(
             "additive from five printed numbers [s]: "
             "gpu=16.79,control=22.10,data=5.05,cpu=6.54,mpi=0.66[,total=50.5]"
-        )
+        ),
     ),
 ]
 FailIf = Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import Parameter
 
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of
-from turnbuckle.show.terminal.options import flat, lambdas_of
+from turnbuckle.show.terminal.options import EXPERT, flat, lambdas_of
 from turnbuckle.show.terminal.progress import working
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ Replay = Annotated[
     Literal["auto", "sum", "timeline"],
     Parameter(
         name="--replay",
+        group=EXPERT,
         help=(
             "how activities add up; auto: the timeline where the recorded order can be trusted, "
             "else the sum"
@@ -100,6 +101,7 @@ NetworkSet = Annotated[
     list[str] | None,
     Parameter(
         name="--network-set",
+        group=EXPERT,
         help="replaces a value of the network, as name=value: ranks_per_node, hop_seconds, ...",
         negative=(),
     ),
@@ -108,6 +110,7 @@ SourceNetwork = Annotated[
     str | None,
     Parameter(
         name="--source-network",
+        group=EXPERT,
         help=(
             "network of the recording, a name or file; left out, it is fitted to the recording's "
             "messages"
@@ -118,12 +121,13 @@ Draws = Annotated[
     int | None,
     Parameter(
         name="--draws",
+        group=EXPERT,
         help=(
             "parameter draws for the 90 % range: 1000, or fewer for very long runs; 0 leaves it out"
         ),
     ),
 ]
-Seed = Annotated[int, Parameter(name="--seed", help="seed of the draws")]
+Seed = Annotated[int, Parameter(name="--seed", group=EXPERT, help="seed of the draws")]
 
 
 def targets(on: Sequence[str] | None) -> list[str] | None:

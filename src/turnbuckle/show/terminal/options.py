@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from cyclopts import Parameter, Token, convert
+from cyclopts import Group, Parameter, Token, convert
 
 from turnbuckle.foundation.errors import clipped, error_of, require
 from turnbuckle.foundation.files import goal
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 else:
     MachineName = str
     Recorded = Path
+#: The last panel of a verb's help.
+EXPERT: Final = Group("For experts, and to repeat a paper", sort_key=9)
 Format = Literal["table", "json", "csv", "parquet", "markdown", "latex", "html", "xlsx"]
 FormatOption = Annotated[
     Format,
     Parameter(
         name="--format",
-        help="table for people; json (stable), csv, parquet for programs; markdown, latex, html "
-        "for documents; xlsx (needs the extra "
-        "sheet); left out, as the ending of --output says",
+        help="table for people, the others for programs and documents; left out, as the ending of "
+        "--output says",
     ),
 ]
 #: Format of a file by the ending of its name; no verb writes PDF.
@@ -129,12 +130,8 @@ Charts = Annotated[
 Profile = Annotated[
     Path,
     Parameter(
-        help="a recording: Nsight Systems (nsys export --type sqlite or parquetdir; .nsys-rep "
-        "where nsys is on the path; CSV of "
-        "nsys stats), PyTorch profiler (.json, .json.gz), JAX and TensorFlow (.xplane.pb), "
-        "nvprof (.nvvp), rocprof, "
-        "OTF2 (traces.otf2), Chakra, Paraver (.prv), Paje, DUMPI (.meta), PMPI text, or a folder "
-        "that Turnbuckle wrote"
+        help="a recording of Nsight Systems (.sqlite, parquetdir), PyTorch, JAX, nvprof, rocprof, "
+        "Score-P (.otf2), MPI tracers or turnbuckle record; docs/start.md names all"
     ),
 ]
 Minus = Annotated[
@@ -157,7 +154,10 @@ Source = Annotated[
 NoCache = Annotated[
     bool,
     Parameter(
-        name="--no-cache", help="read the recording again instead of its cached copy", negative=()
+        name="--no-cache",
+        group=EXPERT,
+        help="read the recording again instead of its cached copy",
+        negative=(),
     ),
 ]
 
@@ -172,7 +172,7 @@ PART: Final = (
 )
 
 
-@Parameter(name="*", group="Part of the recording")
+@Parameter(name="*", group=Group("Part of the recording", sort_key=5))
 @dataclass(frozen=True)
 class PartOptions:
     """Which part of a recording is meant, and how long it takes without profiler."""
