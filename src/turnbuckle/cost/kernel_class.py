@@ -30,8 +30,8 @@ _WORK_REACH: Final = (-0.7, 2.1)
 _TILES_REACH: Final = (-1.5, 1.5)
 #: Numbers of an offset: level, tenfold work, tenfold output, and the three of second order.
 ORDERS: Final = ("level", "work", "tiles", "work work", "work tiles", "tiles tiles")
-#: No class took 2.2 times as long on a GPU as its rates say (log); where a shape was not measured,
-#: an offset reaches no farther.
+#: Farthest that an offset reaches (log), a factor of 2.2: where no shape was measured, what is of
+#: second order runs away.
 _FARTHEST: Final = 0.8
 #: Elements of the tile that outputs are counted in: 64 by 64.
 TILE: Final = 4096
