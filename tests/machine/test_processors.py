@@ -20,7 +20,7 @@ from turnbuckle.trace.secrets import look
         ("AMD EPYC 7A53 64-Core Processor", "epyc-trento"),
         ("Intel(R) Xeon(R) Platinum 8480C", "xeon-8480c"),
         ("Intel(R) Xeon(R) Gold 6226R CPU @ 2.90GHz", "xeon-skylake"),
-        ("AMD EPYC 7702P 64-Core Processor", ""),
+        ("AMD EPYC 7702P 64-Core Processor", "epyc-rome"),
         ("AMD EPYC", ""),
         ("", ""),
         ("[*]" * 1000, ""),

@@ -24,7 +24,12 @@ from turnbuckle.profile.profile import Profile, build
 from turnbuckle.projection.elsewhere.classes import SHORTEST, measured, rule
 from turnbuckle.projection.elsewhere.drawn import drawn_source
 from turnbuckle.projection.elsewhere.given import kernel_table
-from turnbuckle.projection.elsewhere.kernels import VENDOR, kernels_longer, same_model
+from turnbuckle.projection.elsewhere.kernels import (
+    BF16_PART,
+    VENDOR,
+    kernels_longer,
+    same_model,
+)
 from turnbuckle.projection.elsewhere.priors import Draws, other_vendor
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.project import project
@@ -308,10 +313,14 @@ def _allowed(source: Machine, target: Machine) -> tuple[float, float]:
     """
     ends = [1.0]
     pairs = [(source.get(f"gpu.{rate}"), target.get(f"gpu.{rate}")) for rate in _RATES]  # type: ignore[arg-type]
-    for before, after in pairs:
+    parts = [BF16_PART.get(machine.family, 1.0) for machine in (source, target)]
+    for rate, (before, after) in zip(_RATES, pairs, strict=True):
         if before is not None and after is not None:
             reach = np.exp(1.645 * np.hypot(before.error, after.error))
-            ends += [after.value / before.value / reach, after.value / before.value * reach]
+            stated = after.value / before.value
+            ends += [stated / reach, stated * reach]
+            if rate == "fp16_matrix":  # BF16 has no rate of its own
+                ends += [end * parts[1] / parts[0] for end in ends[-2:]]
     if (a := source.value("gpu.multiprocessors")) and (b := target.value("gpu.multiprocessors")):
         clocks = source.get("gpu.clock"), target.get("gpu.clock")
         if clocks[0] is not None and clocks[1] is not None:
@@ -389,3 +398,14 @@ def test_the_range_of_one_run_stays_inside_as_well(source: str, target: str, alp
     least, most = _allowed(load(source), load(target))
     low, high = (3e-3 / end for end in reversed(found.kernels.ends))
     assert high <= most and (low >= least or target == "mi300a"), (low, high, least, most)
+
+
+def test_products_in_bf16_have_half_of_the_peak_on_cdna() -> None:
+    half = kind_by_name("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_32x6_tn")
+    assert half.precision == "bf16"
+    kinds = [replace(half, seconds=1e-2), replace(half, precision="fp16", seconds=1e-2)]
+    pair = Pair(load("mi210"), load("mi100"))
+    in_bf16, in_fp16 = kernels_longer(kinds, pair, pair.source, pair.target, Draws())
+    assert in_bf16 == pytest.approx(in_fp16 * 2**0.5, rel=1e-3), "memory decides the other half"
+    same = Pair(load("mi100"), load("mi100"))
+    assert kernels_longer(kinds, same, same.source, same.target, Draws()) == pytest.approx(1.0)

@@ -2,12 +2,13 @@
 GPUs.
 
     python validation/kernels/fit.py TABLE.parquet            # residuals, also with each GPU left out
-    python validation/kernels/fit.py TABLE.parquet --write    # and the two tables of the program
+    python validation/kernels/fit.py TABLE.parquet --write    # and the three tables of the program
 
 The table is that of NeuSight (Lee et al., ASPLOS 2025), packed with the columns op, dims, device,
 kernel, blocks, threads, ms.  Times below 0.2 ms hold too much of an operation's start and are left
 out.  The formula is `turnbuckle.cost.kernel_class`; only its constants are fitted here, by least
-absolute residuals, each combination of an operation and two GPUs with the same weight.
+absolute residuals, each combination of an operation and two GPUs with the same weight, which its
+kernels share.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from turnbuckle.cost.kernel_class import WORK, filled, weights, work
+from turnbuckle.cost.kernel_class import ORDERS, TILE, filled, held_by_power, offset, weights, work
 from turnbuckle.machine import load
+from turnbuckle.profile.kernels import kind_by_name
 from turnbuckle.projection.elsewhere.classes import REACHED
 
 SOURCE = (
@@ -53,13 +56,21 @@ CLASSES = {
     ("matrix product", "nn"): ("linear|bmm|conv", "_nn", "PCIE|Tesla"),
     ("convolution", ""): ("conv", "scudnn", ""),
 }
-#: Weight of the difference of neighbouring offsets, of all pairs': where a time has few pairs, its
-#: offset is near its neighbour's.
-SMOOTH = 0.002
-#: Shares of memory that are tried.
+#: Weight of an offset's numbers of second order, of all pairs': where a GPU has few shapes, its
+#: offset is flat.
+FLAT = 0.002
+#: Shares of memory, and works from which on power alone decides [s], that are tried.
 SHARES = np.arange(0.0, 1.05, 0.1)
-#: Offsets of a device.
-NUMBERS = len(WORK) + 1
+POWER = (20e-3, 5e-3)
+#: Classes that power holds.  Products of matrices as they lie and convolutions are short, and on
+#: GPUs left out better without it: 16 for 17 and 18 for 19 %.
+HELD = {("matrix product", "tn")}
+#: Family of a GPU -> what its chips are made by.
+PROCESSES = {"6.0": "16 nm", "6.1": "16 nm", "7.0": "12 nm", "7.5": "12 nm", "8.0": "7 nm"}
+#: FP32 operations a joule that are tried.
+JOULE = np.geomspace(20e9, 120e9, 19)
+#: Numbers of an offset that are of first order.
+FIRST = 3
 #: Class, layout, what was asked, pairs, relative error in the median and the mean, log-sd that
 #: holds 90 of 100.
 RESIDUALS: list[list[str | int]] = []
@@ -82,7 +93,7 @@ class Pairs:
     from_memory: Floats
     from_compute: Floats
     full: Floats
-    blocks: Floats
+    tiles: Floats
     weight: Floats
 
     def rows(self, chosen: NDArray[np.bool_]) -> Pairs:
@@ -93,29 +104,35 @@ class Pairs:
         """Return the log ratio that bandwidth and peak alone give."""
         return share * self.memory + (1.0 - share) * self.compute
 
-    def weights(self, share: float) -> Floats:
-        """Return the weights of the offsets of each, as `turnbuckle.cost.kernel_class.weights` has
-        them.
+    def work(self, share: float) -> Floats:
+        """Return the work of each [s on the reference]."""
+        return work(self.seconds, np.exp(self.from_memory), np.exp(self.from_compute), share)
+
+    def slower(self, joule: dict[str, float]) -> Floats:
+        """Return the log ratio of what power leaves of the peaks, for operations a joule by
+        process; peaks stand where a process has none.
         """
-        return weights(
-            work(self.seconds, np.exp(self.from_memory), np.exp(self.from_compute), share),
-            self.blocks,
+        left = {device: np.log(_sustained(device, joule)) for device in MACHINES}
+        here, there = (
+            np.array([left[device] for device in side]) for side in (self.source, self.target)
         )
+        return here - there
 
 
 def pairs(every: pl.DataFrame, operations: str, kernel: str, devices: str) -> Pairs:
     """Return every pair of a class."""
     table = every.filter(pl.col("device").str.contains(devices))
-    rows = table.filter(
-        pl.col("op").str.contains(f"^({operations})$") & pl.col("kernel").str.contains(kernel)
-    )
+    rows = table.filter(pl.col("op").str.contains(f"^({operations})$"))
     joined = rows.join(table, on=["op", "dims"], suffix="_b").filter(
         pl.col("device") != pl.col("device_b")
     )
     joined = joined.with_columns(weight=1.0 / pl.len().over("op", "device", "device_b"))
+    joined = joined.filter(pl.col("kernel").str.contains(kernel))
     rates = {device: _rates(name) for device, name in MACHINES.items()}
     here, there = (np.array([rates[d] for d in joined[c]]) for c in ("device", "device_b"))
     blocks = joined["blocks"].to_numpy().astype(np.float64)
+    tile = {name: kind_by_name(name).tile or TILE for name in joined["kernel"].unique()}
+    tiles = blocks * np.array([tile[name] for name in joined["kernel"]]) / TILE
     reference = np.array(_rates("v100-pcie-32"))
     return Pairs(
         joined["device"].to_numpy().astype(str),
@@ -125,7 +142,7 @@ def pairs(every: pl.DataFrame, operations: str, kernel: str, devices: str) -> Pa
         *(np.log(here[:, k] / there[:, k]) for k in (0, 1)),
         *(np.log(here[:, k] / reference[k]) for k in (0, 1)),
         filled(blocks, here[:, 2]) - filled(blocks, there[:, 2]),
-        blocks,
+        tiles,
         joined["weight"].to_numpy(),
     )
 
@@ -147,6 +164,16 @@ def _rates(name: str) -> tuple[float, float, float]:
     return values[0] * values[1], values[2], values[3]
 
 
+def _sustained(device: str, joule: dict[str, float]) -> float:
+    """Return the share of its peak that a device's power sustains."""
+    machine = load(MACHINES[device])
+    limit, peak = machine.value("gpu.power"), machine.value("gpu.fp32")
+    process = PROCESSES.get(machine.family or "", "")
+    if process not in joule or limit is None or peak is None:
+        return 1.0
+    return min(joule[process] * limit / peak, 1.0)
+
+
 @dataclass
 class Fit:
     """Constants of a class.
@@ -155,49 +182,81 @@ class Fit:
     ----------
     share : what memory decides.
     fill : exponent of the part of the GPU that blocks fill.
-    offsets : of each device at `WORK`, and with tenfold blocks, for pairs of which both have some;
-        the median over devices is 0.
+    power : work from which on power alone decides arithmetic [s].
+    joule : operations a joule by process.
+    offsets : of each device by `ORDERS`; the mean over the devices of a vendor is 0, and a device
+        without one takes that.
     """
 
     share: float
     fill: float
+    power: float
+    joule: dict[str, float]
     offsets: dict[str, Floats] = field(default_factory=dict)
 
+    def rates(self, given: Pairs) -> Floats:
+        """Return log ratios from bandwidth, peak and power alone."""
+        lasts = held_by_power(given.work(self.share), self.power) * given.slower(self.joule)
+        return given.rule(self.share) + (1.0 - self.share) * lasts
+
     def rule(self, given: Pairs) -> Floats:
-        """Return log ratios from bandwidth, peak and blocks alone."""
-        return given.rule(self.share) + self.fill * given.full
+        """Return log ratios from rates and blocks alone."""
+        return self.rates(given) + self.fill * given.full
+
+    def weights(self, given: Pairs) -> Floats:
+        """Return the weights of an offset's numbers."""
+        return weights(given.work(self.share), given.tiles)
 
     def predict(self, given: Pairs) -> Floats:
         """Return log ratios."""
         if not self.offsets:
             return self.rule(given)
+        nothing, at = np.zeros(len(ORDERS)), self.weights(given)
         source, target = (
-            np.array([self.offsets[d] for d in side]) for side in (given.source, given.target)
+            offset(np.array([self.offsets.get(d, nothing) for d in side]), at)
+            for side in (given.source, given.target)
         )
-        return self.rule(given) + ((target - source) * given.weights(self.share)).sum(axis=-1)
+        return self.rule(given) + target - source
 
 
-def rule(given: Pairs) -> Fit:
-    """Return the share of memory and the exponent of a class that leave the least absolute
-    residuals.
+def rule(given: Pairs, joule: dict[str, float], held: bool) -> Fit:
+    """Return the share of memory, the exponent and the power of a class that leave the least
+    absolute residuals.
     """
     fits = []
-    for share in SHARES:
-        left = given.ratio - given.rule(float(share))
+    for share, power in product(SHARES, POWER if held else (np.inf,)):
+        tried = Fit(float(share), 0.0, power, joule)
+        left = given.ratio - tried.rates(given)
         fill = float(np.clip(_least_absolute(given.full[:, None], left, given.weight)[0], 0.0, 1.0))
-        fits.append(
-            (
-                float(np.average(np.abs(left - fill * given.full), weights=given.weight)),
-                Fit(float(share), fill),
-            )
-        )
+        error = float(np.average(np.abs(left - fill * given.full), weights=given.weight))
+        fits.append((error, replace(tried, fill=fill)))
     return min(fits, key=lambda each: each[0])[1]
+
+
+def sustained(given: Pairs) -> dict[str, float]:
+    """Return the operations a joule of each process that leave the least absolute residuals of
+    products of layers.
+    """
+    devices = set(given.source)
+    found = {
+        process: float(JOULE[-1])
+        for family, process in PROCESSES.items()
+        if devices & {d for d, name in MACHINES.items() if load(name).family == family}
+    }
+    for process in (*found, *found):
+
+        def error(joule: float, process: str = process) -> float:
+            tried = Fit(0.0, 0.0, POWER[-1], found | {process: joule})
+            return float(np.average(np.abs(given.ratio - tried.rates(given)), weights=given.weight))
+
+        found[process] = float(min(JOULE, key=error))
+    return found
 
 
 def with_offsets(given: Pairs, by_rule: Fit) -> Fit:
     """Return the constants with what the class takes longer on each device."""
     devices = sorted(set(given.target))
-    here = given.weights(by_rule.share)
+    here = by_rule.weights(given)
     design = np.concatenate(
         [
             here * ((given.target == d) * 1.0 - (given.source == d) * 1.0)[:, None]
@@ -205,13 +264,19 @@ def with_offsets(given: Pairs, by_rule: Fit) -> Fit:
         ],
         axis=1,
     )
-    steps = np.kron(np.eye(len(devices) - 1), np.diff(np.eye(len(WORK), NUMBERS), axis=0))
-    weight = np.append(given.weight, np.full(len(steps), SMOOTH * given.weight.sum()))
-    wanted = np.append(given.ratio - by_rule.rule(given), np.zeros(len(steps)))
-    found = _least_absolute(np.concatenate([design, steps]), wanted, weight).reshape(-1, NUMBERS)
-    table = dict(zip(devices, [np.zeros(NUMBERS), *found], strict=True))
-    middle = np.median(np.array(list(table.values())), axis=0)
-    return replace(by_rule, offsets={d: row - middle for d, row in table.items()})
+    flat = np.kron(np.eye(len(devices) - 1), np.eye(len(ORDERS))[FIRST:])
+    weight = np.append(given.weight, np.full(len(flat), FLAT * given.weight.sum()))
+    wanted = np.append(given.ratio - by_rule.rule(given), np.zeros(len(flat)))
+    found = _least_absolute(np.concatenate([design, flat]), wanted, weight)
+    table = dict(
+        zip(devices, [np.zeros(len(ORDERS)), *found.reshape(-1, len(ORDERS))], strict=True)
+    )
+    amd = {d: d.startswith("AMD") for d in devices}
+    middle = {
+        side: np.mean([row for d, row in table.items() if amd[d] == side], axis=0)
+        for side in set(amd.values())
+    }
+    return replace(by_rule, offsets={d: row - middle[amd[d]] for d, row in table.items()})
 
 
 def _least_absolute(design: Floats, wanted: Floats, weight: Floats) -> Floats:
@@ -247,17 +312,26 @@ def vendor_apart(given: Pairs) -> NDArray[np.bool_]:
 
 def fitted(table: pl.DataFrame) -> Iterator[tuple[str, str, Fit, dict[str, float]]]:
     """Yield class, layout, constants and errors of each class; print the residuals."""
+    layers = pairs(table, *CLASSES["matrix product", "tn"])
+    joule = sustained(layers)
+    without = {
+        device: sustained(layers.rows((layers.source != device) & (layers.target != device)))
+        for device in MACHINES
+    }
+    print("operations a joule: " + ", ".join(f"{p} {e:.3g}" for p, e in joule.items()))
     for (word, layout), chosen in CLASSES.items():
         every = pairs(table, *chosen)
         apart = vendor_apart(every)
         one = every.rows(~apart)
-        by_rule = rule(one)
-        constants = by_rule if word == "elementwise" else with_offsets(one, by_rule)
-        known, unseen = off(constants.predict(one), one), left_out(one)
+        held = (word, layout) in HELD
+        by_rule = rule(one, joule, held)
+        own = word != "elementwise"
+        constants = with_offsets(one, by_rule) if own else by_rule
+        known, unseen = off(constants.predict(one), one), left_out(one, without, held, own)
         errors = {"error": known[2], "error_other": max(unseen[2], known[2])}
         print(
             f"{word} {layout}: share of memory {by_rule.share:.1f}, fill {by_rule.fill:.2f}, "
-            f"{len(one.ratio)} pairs"
+            f"power from {by_rule.power * 1e3:g} ms, {len(one.ratio)} pairs"
         )
         bandwidth, mean = one.rule(1.0), one.rule(0.5)
         said = {
@@ -309,9 +383,11 @@ def unstated(given: Pairs, device: str) -> Pairs:
     )
 
 
-def left_out(given: Pairs) -> tuple[float, float, float]:
+def left_out(
+    given: Pairs, joule: dict[str, dict[str, float]], held: bool, with_own: bool
+) -> tuple[float, float, float]:
     """Return the errors of pairs with a GPU that no constant was fitted on and whose memory nobody
-    measured, each GPU in turn.
+    measured, each GPU in turn; operations a joule without it are given.
     """
     chosen = [
         (given.source == device) | (given.target == device) for device in sorted(set(given.target))
@@ -321,9 +397,13 @@ def left_out(given: Pairs) -> tuple[float, float, float]:
         for device, rows in zip(sorted(set(given.target)), chosen, strict=True)
         if not rows.all()
     ]
-    predicted = [
-        rule(given.rows(~rows)).rule(unstated(given, device).rows(rows)) for device, rows in devices
-    ]
+    predicted = []
+    for device, rows in devices:
+        rest = given.rows(~rows)
+        constants = rule(rest, joule[device], held)
+        if with_own and len(set(rest.source)) > 1:
+            constants = with_offsets(rest, constants)
+        predicted.append(constants.predict(unstated(given, device).rows(rows)))
     every = np.concatenate([np.flatnonzero(rows) for _, rows in devices])
     return off(np.concatenate(predicted), given.rows(every))
 
@@ -342,6 +422,11 @@ def main() -> None:
     found = list(fitted(table))
     if asked.write:
         write(found)
+        write_power(next(constants.joule for _, _, constants, _ in found))
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:g}" if np.isfinite(seconds) else ""
 
 
 def write(found: list[tuple[str, str, Fit, dict[str, float]]]) -> None:
@@ -359,6 +444,7 @@ def write(found: list[tuple[str, str, Fit, dict[str, float]]]) -> None:
         row.update(
             memory=f"{constants.share:.1f}",
             fill=f"{constants.fill:.2f}",
+            **{"power ms": _ms(constants.power)},
             **{name: f"{v:.3f}" for name, v in errors.items()},
         )
     with place.open("w", newline="", encoding="utf-8") as file:
@@ -379,8 +465,7 @@ def write(found: list[tuple[str, str, Fit, dict[str, float]]]) -> None:
                 "family",
                 "multiprocessors",
                 "memory_bandwidth",
-                *(f"{s * 1e3:g} ms" for s in WORK),
-                "tenfold blocks",
+                *ORDERS,
                 "device",
                 "source",
             ]
@@ -403,6 +488,21 @@ def write(found: list[tuple[str, str, Fit, dict[str, float]]]) -> None:
                         SOURCE,
                     ]
                 )
+
+
+def write_power(joule: dict[str, float]) -> None:
+    """Put the operations a joule into their table, whose other rows stay."""
+    place = PLACE / "kernels/power.csv"
+    with place.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        process = PROCESSES.get(row["family"].split()[0])
+        if process in joule:
+            row["operations a joule"] = f"{joule[process]:.2g}"
+    with place.open("w", newline="", encoding="utf-8") as file:
+        out = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        out.writeheader()
+        out.writerows(rows)
 
 
 if __name__ == "__main__":

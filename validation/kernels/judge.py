@@ -5,8 +5,11 @@
 HPC.csv: codes, BabelStream and TeaLeaf's kernels in FP64 on P100, V100 and RTX 2080 Ti
 (UoB-HPC/performance-portability); the least time of each GPU over compilers and models.
 NVBENCH.csv: textbook kernels on RTX 3060 and RTX 3080, cold caches, over 20 us (shorter ones take
-what the timing takes: 7 and 3 us). Prints errors in the median, beside "nothing changes" and the
-ratio of bandwidths, and how many 90 % ranges hold.
+what the timing takes: 7 and 3 us).
+Beside them products.csv: square products of FP32 by PyTorch on nine GPUs, a mean of 30 each
+(github.com/zzc0721/torch-performance-test-data, by issue).
+Prints errors in the median, beside "nothing changes" and the ratio of bandwidths, and how many 90 %
+ranges hold.
 """
 
 from __future__ import annotations
@@ -33,6 +36,17 @@ HPC = {
     "GeForce RTX 2080 Ti": "rtx2080ti",
 }
 NVBENCH = {"NVIDIA GeForce RTX 3060": "rtx3060", "NVIDIA GeForce RTX 3080": "rtx3080"}
+PRODUCTS = {
+    "Tesla P4": "p4",
+    "Tesla P100-PCIE-16GB": "p100-pcie",
+    "Tesla P100-SXM2-16GB": "p100-sxm2-16",
+    "Tesla V100-SXM2-16GB": "v100-sxm2",
+    "NVIDIA A100-PCIE-40GB": "a100-pcie-40",
+    "NVIDIA H100 PCIe": "h100-pcie",
+    "NVIDIA A40": "a40",
+    "NVIDIA L4": "l4",
+    "NVIDIA GeForce RTX 3080 10GB": "rtx3080",
+}
 #: Names by which kernels of a subject are told.
 NAMES = {
     "array_add": "add_kernel",
@@ -113,12 +127,30 @@ def nvbench(path: Path) -> Iterator[Asked]:
         yield from asked(rows, NVBENCH, str(subject[0]), kinds)
 
 
+def products(path: Path) -> Iterator[Asked]:
+    """Yield square products, in tiles of 128 by 64."""
+    table = pl.read_csv(path).with_columns(what=pl.col("size").cast(pl.String))
+    table = table.with_columns(
+        seconds=2e-12 * pl.col("size").cast(pl.Float64) ** 3 / pl.col("tflops")
+    )
+    kind = kind_by_name("sgemm_128x64_nn")
+    kinds = {
+        str(size): replace(kind, blocks=size * size // kind.tile, threads=THREADS)
+        for size in table["size"].unique()
+    }
+    yield from asked(table, PRODUCTS, "square products", kinds)
+
+
 def main() -> None:
     """Print a line a group."""
-    every = [*hpc(Path(sys.argv[1])), *nvbench(Path(sys.argv[2]))]
+    every = [
+        *hpc(Path(sys.argv[1])),
+        *nvbench(Path(sys.argv[2])),
+        *products(Path(__file__).with_name("products.csv")),
+    ]
     for group in dict.fromkeys(one.group for one in every):
         rows = [one for one in every if one.group == group]
-        print(f"{group:14s} {len(rows):5d} pairs: {said(rows)}")
+        print(f"{group:16s} {len(rows):5d} pairs: {said(rows)}")
 
 
 def said(rows: list[Asked]) -> str:

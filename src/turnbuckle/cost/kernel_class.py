@@ -1,13 +1,16 @@
-"""Kernels of a class on another GPU: bandwidth and peak in shares, how full the GPU is, and what
-was measured of the class on both.
+"""Kernels of a class on another GPU: bandwidth and arithmetic rate in shares, how full the GPU is,
+and what was measured of the class on both.
 
-    ln T'/T = m ln D/D' + (1 - m) ln P/P' + f (u - u') + o'(w) - o(w)
+    ln T'/T = m ln D/D' + (1 - m) ln C/C' + f (u - u') + o'(w, a) - o(w, a)
+    ln C    = ln P + h(w) ln min(1, E L / P)
 
 with D the bandwidth of memory that is reached, P the peak of the kernel's precision, m the share
-that memory decides, u the logarithm of the part of the multiprocessors that the blocks fill, and o
-what the class takes longer on a GPU than these rates say, by the work w and the number of blocks (a
+that memory decides, u the logarithm of the part of the multiprocessors that the blocks fill.  C is
+the arithmetic rate that lasts: a board of power limit L sustains E operations a joule, and that
+decides the share h of a kernel, none of a short and all of a long one.  o is what the class takes
+longer on a GPU than these rates say, of second order in the logarithms of work w and output a (a
 library takes other kernels for other shapes).
-The work is the time that the same kernel takes on one GPU, a V100, by the first two terms.
+The work is the time that the same kernel takes on one GPU, a V100, by the first two terms and P.
 Constants: `validation/kernels/fit.py`.
 """
 
@@ -20,12 +23,20 @@ from numpy.typing import ArrayLike
 
 from turnbuckle.foundation.arrays import Float
 
-#: Work at which offsets are stated [s on a V100]; between them they follow its logarithm, beyond
-#: them they stay.
-WORK: Final = (0.2e-3, 1e-3, 5e-3, 25e-3, 125e-3)
-#: Blocks at which offsets are stated, and how many tenfolds from there they reach.
-MIDDLE: Final = 1000.0
-_FARTHEST: Final = 1.5
+#: Offsets are stated about this work [s on a V100] and this output, and reach so many tenfolds.
+MIDDLE_WORK: Final = 1e-3
+MIDDLE_TILES: Final = 1000.0
+_WORK_REACH: Final = (-0.7, 2.1)
+_TILES_REACH: Final = (-1.5, 1.5)
+#: Numbers of an offset: level, tenfold work, tenfold output, and the three of second order.
+ORDERS: Final = ("level", "work", "tiles", "work work", "work tiles", "tiles tiles")
+#: Farthest that an offset reaches (log), a factor of 2.2: where no shape was measured, what is of
+#: second order runs away.
+_FARTHEST: Final = 0.8
+#: Elements of the tile that outputs are counted in: 64 by 64.
+TILE: Final = 4096
+#: Kernels a hundred times shorter than those that power decides are not held by it.
+_POWER_FROM: Final = 100.0
 
 
 def work(seconds: ArrayLike, memory: ArrayLike, compute: ArrayLike, share: ArrayLike) -> Float:
@@ -44,19 +55,48 @@ def work(seconds: ArrayLike, memory: ArrayLike, compute: ArrayLike, share: Array
     )
 
 
-def weights(work_seconds: ArrayLike, blocks: ArrayLike) -> Float:
-    """Return the weights of the offsets at `WORK`, and of the one for tenfold blocks, shape
-    (kernels, 6).
+def weights(work_seconds: ArrayLike, tiles: ArrayLike) -> Float:
+    """Return the weights of the numbers of an offset, shape (kernels, 6).
 
-    >>> weights([1e-3, 50.0], [1000.0, 0.0]).round(2).tolist()
-    [[0.0, 1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0, 0.0]]
+    Parameters
+    ----------
+    work_seconds : as `work` gives it.
+    tiles : output in tiles of `TILE` elements; 0 where it is not known.
+
+    >>> weights([1e-3, 1e-2], [0.0, 100.0]).round(2).tolist()
+    [[1.0, 0.0, 0.0, 0.0, 0.0, 0.0], [1.0, 1.0, -1.0, 1.0, -1.0, 1.0]]
     """
-    at = np.log(np.maximum(work_seconds, 1e-9))
-    count = np.asarray(blocks, dtype=np.float64)
-    tenfold = np.clip(np.log10(np.where(count > 0, count, MIDDLE) / MIDDLE), -_FARTHEST, _FARTHEST)
-    return np.stack(
-        [*(np.interp(at, np.log(WORK), one) for one in np.eye(len(WORK))), tenfold], axis=-1
-    )
+    longer_work = np.log10(np.maximum(work_seconds, 1e-9) / MIDDLE_WORK).clip(*_WORK_REACH)
+    count = np.asarray(tiles, dtype=np.float64)
+    more = np.log10(np.where(count > 0, count, MIDDLE_TILES) / MIDDLE_TILES).clip(*_TILES_REACH)
+    first = (np.ones_like(more), longer_work, more)
+    return np.stack([*first, longer_work**2, longer_work * more, more**2], axis=-1)
+
+
+def offset(numbers: ArrayLike, at: Float) -> Float:
+    """Return what kernels take longer on a GPU than its rates say (log).
+
+    Parameters
+    ----------
+    numbers : of each by `ORDERS`, shape (kernels, 6).
+    at : their `weights`.
+
+    >>> offset([[0.1, 0.2, 0.0, 0.0, 0.0, 0.0]], weights([1e-2], [1000.0])).round(2).tolist()
+    [0.3]
+    """
+    return np.asarray((np.asarray(numbers) * at).sum(axis=-1)).clip(-_FARTHEST, _FARTHEST)
+
+
+def held_by_power(work_seconds: ArrayLike, whole: ArrayLike) -> Float:
+    """Return the share of kernels that the power of the board decides; `whole` is the work from
+    which on that is all [s], infinite for classes that power does not hold.
+
+    >>> held_by_power([1e-5, 1e-3, 1.0], [1e-2, np.inf, 1e-2]).tolist()
+    [0.0, 0.0, 1.0]
+    """
+    with np.errstate(divide="ignore"):
+        far = np.log(np.maximum(work_seconds, 1e-9) / np.asarray(whole, dtype=np.float64))
+    return np.asarray((1.0 + far / np.log(_POWER_FROM)).clip(0.0, 1.0))
 
 
 def filled(blocks: ArrayLike, multiprocessors: ArrayLike) -> Float:

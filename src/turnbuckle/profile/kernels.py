@@ -31,6 +31,8 @@ OTHER: Final = "other"
 COLLECTIVE: Final = "collective"
 #: Characters of a name that are looked at: a template's arguments can go on for pages.
 _LONGEST: Final = 2000
+#: Sides of the tile of the output that a block computes, as cuBLAS, cuDNN and CUTLASS name it.
+_TILE: Final = re.compile(r"_(\d{2,3})x(\d{2,3})(?![\dx])")
 _NAMELESS: Final = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}")
 
 
@@ -45,6 +47,8 @@ class KernelKind:
     bound : what holds the class up.
     precision : ``fp64``, ``tf32``, ``bf16``, ...; empty where the name tells none.
     layout : ``tn`` or ``nn``, of a product of matrices; empty where the name tells none.
+    tile : elements of the output that a block computes, of a product or convolution; 0 where the
+        name tells none.
     seconds : their mean time [s]; 0 where it is not known.
     blocks, threads, registers, shared_bytes : thread blocks of a launch, threads a block, registers
         a thread, shared memory a block [B]; 0 where the recording does not state them.
@@ -55,6 +59,7 @@ class KernelKind:
     bound: Bound = ""
     precision: str = ""
     layout: str = ""
+    tile: int = 0
     seconds: float = 0.0
     blocks: int = 0
     threads: int = 0
@@ -92,8 +97,8 @@ def kind_by_name(name: str) -> KernelKind:
     >>> kind_by_name("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)").name
     'elementwise'
     >>> kind = kind_by_name("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nt_align4>(Params)")
-    >>> kind.name, kind.bound, kind.precision
-    ('matrix product', 'pipe', 'tf32')
+    >>> kind.name, kind.bound, kind.precision, kind.tile
+    ('matrix product', 'pipe', 'tf32', 4096)
     >>> kind_by_name("k1").name
     'other'
     """
@@ -111,9 +116,12 @@ def kind_by_name(name: str) -> KernelKind:
     precision, layout = (_word(what, text) for what in ("precision", "layout"))
     if match is None:
         return KernelKind(precision=precision)
-    return KernelKind(
-        match.word, match.bound, precision, layout if match.word == "matrix product" else ""
-    )
+    if match.bound != "pipe":
+        return KernelKind(match.word, match.bound, precision)
+    sides = _TILE.search(text)
+    tile = int(sides[1]) * int(sides[2]) if sides else 0
+    product = match.word == "matrix product"
+    return KernelKind(match.word, match.bound, precision, layout if product else "", tile)
 
 
 def _word(what: str, text: str) -> str:

@@ -4,8 +4,8 @@ it, and how far that reaches.
 ``kernels/classes.csv`` has a row for each class, layout and precision: the share that memory
 decides, and how far times scatter about the formula (log-sd) where both GPUs were measured, where
 one was not, and between vendors. ``offsets.csv`` has what a class takes longer on a GPU that was
-measured.  Both lie in ``foundation/schema``; they come from `validation/kernels/fit.py`, or say
-that they are assumptions.
+measured, ``power.csv`` what a board sustains per watt.  They lie in ``foundation/schema`` and come
+from `validation/kernels/fit.py`, or say that they are assumptions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from turnbuckle.cost.kernel_class import WORK, filled, longer, weights, work
+from turnbuckle.cost.kernel_class import (
+    ORDERS,
+    TILE,
+    filled,
+    held_by_power,
+    longer,
+    offset,
+    weights,
+    work,
+)
 from turnbuckle.foundation.arrays import Float
 from turnbuckle.foundation.schema import table_rows
 from turnbuckle.machine import Machine, Pair
@@ -52,6 +61,8 @@ class ClassRule:
     ----------
     memory : share of the time that memory decides.
     fill : exponent of the part of the GPU that blocks fill.
+    power : work from which on the power of the board alone decides arithmetic [s]; infinite for a
+        class that power does not hold.
     error, error_other, error_vendor : scatter of times (log-sd) between GPUs that were measured,
         with one that was not, and between vendors.
     nature : ``measured`` or ``assumption``.
@@ -59,6 +70,7 @@ class ClassRule:
 
     memory: float
     fill: float
+    power: float
     error: float
     error_other: float
     error_vendor: float
@@ -75,6 +87,7 @@ def _constants(row: dict[str, str]) -> ClassRule:
     return ClassRule(
         memory=float(row["memory"]),
         fill=float(row["fill"]),
+        power=float(row["power ms"] or np.inf) * 1e-3,
         error=float(row["error"]),
         error_other=float(row["error_other"]),
         error_vendor=float(row["error_vendor"]),
@@ -84,18 +97,36 @@ def _constants(row: dict[str, str]) -> ClassRule:
 
 @cache
 def _measured() -> tuple[tuple[tuple[str, str], str, float, float, Float], ...]:
-    """Return class and layout, family, multiprocessors, bandwidth [B/s] and offsets of each row."""
-    columns = [*(f"{seconds * 1e3:g} ms" for seconds in WORK), "tenfold blocks"]
+    """Return class and layout, family, multiprocessors, bandwidth [B/s] and offset of each row."""
     return tuple(
         (
             (row["class"], row["layout"]),
             row["family"],
             float(row["multiprocessors"]),
             float(row["memory_bandwidth"]),
-            np.array([float(row[c]) for c in columns]),
+            np.array([float(row[order]) for order in ORDERS]),
         )
         for row in table_rows(f"{_TABLES}/kernels/offsets.csv")
     )
+
+
+@cache
+def _per_joule() -> dict[str, float]:
+    """Return the FP32 operations a joule that boards sustain, by family."""
+    rows = table_rows(f"{_TABLES}/kernels/power.csv")
+    return {
+        family: float(row["operations a joule"]) for row in rows for family in row["family"].split()
+    }
+
+
+def sustained(machine: Machine) -> float:
+    """Return the share of its FP32 peak that the power of a machine's GPU sustains; 1 where that is
+    not known.
+    """
+    peak, limit = machine.value("gpu.fp32"), machine.value("gpu.power")
+    if machine.family not in _per_joule() or peak is None or limit is None:
+        return 1.0
+    return min(_per_joule()[machine.family] * limit / peak, 1.0)
 
 
 def rule(kind: KernelKind) -> ClassRule | None:
@@ -111,8 +142,8 @@ def rule(kind: KernelKind) -> ClassRule | None:
 
 
 def offsets(kind: KernelKind, machine: Machine) -> Float | None:
-    """Return what a class takes longer on a machine's GPU at `WORK` and with tenfold blocks (log);
-    None where it was not measured there.
+    """Return what a class takes longer on a machine's GPU (log), by `ORDERS`; None where it was not
+    measured there.
 
     A board counts as measured if another with its chip was: one family, as many multiprocessors,
     memory within a third.
@@ -173,9 +204,13 @@ def by_class(kinds: Sequence[KernelKind], pair: Pair, memory: Float, compute: Fl
     compute : the peak of each kind's precision, there over here; shape (draws, kinds).
     """
     constants = [constants for kind in kinds if (constants := rule(kind)) is not None]
-    share, fill = (np.array([getattr(c, name) for c in constants]) for name in ("memory", "fill"))
-    logs = -share * np.log(memory) - (1.0 - share) * np.log(compute)
-    logs = logs + fill * _less_filled(kinds, pair) + _apart(kinds, pair, share)
+    share, fill, power = (
+        np.array([getattr(c, name) for c in constants]) for name in ("memory", "fill", "power")
+    )
+    amount = _work(kinds, pair.source, share)
+    lasts = held_by_power(amount, power) * np.log(sustained(pair.target) / sustained(pair.source))
+    logs = -share * np.log(memory) - (1.0 - share) * (np.log(compute) + lasts)
+    logs = logs + fill * _less_filled(kinds, pair) + _apart(kinds, pair, amount)
     if other_vendor(pair):
         logs = logs * np.where([kind.bound == "pipe" for kind in kinds], BETWEEN_VENDORS, 1.0)
     shortest = (_shortest(pair.source), _shortest(pair.target))
@@ -195,27 +230,30 @@ def _less_filled(kinds: Sequence[KernelKind], pair: Pair) -> Float:
     return here - there
 
 
-def _apart(kinds: Sequence[KernelKind], pair: Pair, share: Float) -> Float:
-    """Return what the class takes longer on the target's GPU, less what it takes longer here; 0
-    unless it was measured on both.
-    """
-    source = pair.source
+def _work(kinds: Sequence[KernelKind], source: Machine, share: Float) -> Float:
     memory = (source.value("gpu.memory_bandwidth") or _REFERENCE["memory"]) * (
         source.value("gpu.memory_efficiency") or REACHED
     )
     compute = source.value("gpu.fp32") or _REFERENCE["compute"]
-    seconds = np.array([kind.seconds for kind in kinds])
-    blocks = [kind.blocks if kind.launched else 0 for kind in kinds]
-    at = weights(
-        work(seconds, memory / _REFERENCE["memory"], compute / _REFERENCE["compute"], share), blocks
+    seconds = [kind.seconds for kind in kinds]
+    return work(seconds, memory / _REFERENCE["memory"], compute / _REFERENCE["compute"], share)
+
+
+def _apart(kinds: Sequence[KernelKind], pair: Pair, amount: Float) -> Float:
+    """Return what the class takes longer on the target's GPU, less what it takes longer here.
+
+    A GPU where it was not measured takes the mean of its vendor's, which is 0; between vendors
+    the rates alone were nearer.
+    """
+    if other_vendor(pair):
+        return np.zeros(len(kinds))
+    tiles = [(kind.tile or TILE) / TILE * kind.blocks * kind.launched for kind in kinds]
+    at, nothing = weights(amount, tiles), np.zeros(len(ORDERS))
+    here, there = (
+        [nothing if (own := offsets(kind, machine)) is None else own for kind in kinds]
+        for machine in (pair.source, pair.target)
     )
-    more = [_offsets_apart(kind, pair) for kind in kinds]
-    return np.asarray((np.array(more) * at).sum(axis=-1))
-
-
-def _offsets_apart(kind: KernelKind, pair: Pair) -> Float:
-    here, there = offsets(kind, pair.source), offsets(kind, pair.target)
-    return np.zeros(len(WORK) + 1) if here is None or there is None else there - here
+    return offset(there, at) - offset(here, at)
 
 
 def reached_bandwidth(pair: Pair, source: Priced, target: Priced, drawn: Float) -> Float | None:

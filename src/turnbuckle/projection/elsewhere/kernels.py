@@ -70,6 +70,9 @@ PEAKS: Final[Mapping[str, tuple[ParameterName, ...]]] = {
     "fp8": ("gpu.fp8_matrix",),
     "int8": ("gpu.int8_matrix",),
 }
+#: Share of the peak of FP16 that BF16 has, by family, where it is not all: CDNA (AMD ROCm
+#: documentation, MI100 microarchitecture, table FLOPS/CLOCK/CU).
+BF16_PART: Final[Mapping[str, float]] = {"gfx908": 0.5}
 #: Rates that kernels are scaled by, by the word for alpha.
 ALPHA_RATES: Final[Mapping[str, tuple[ParameterName, ...]]] = {
     "auto": ("gpu.memory_bandwidth",),
@@ -132,11 +135,18 @@ def peak_over(precision: str, pair: Pair, source: Priced, target: Priced) -> Flo
     )
     before = next((v for name in here if (v := source.value(name)) is not None), None)
     after = next((v for name in there if (v := target.value(name)) is not None), None)
-    return (
-        alike
-        if alike is not None or before is None or after is None
-        else np.asarray(after / before)
-    )
+    if alike is not None:
+        return alike * _part(precision, pair)
+    if before is None or after is None:
+        return None
+    return np.asarray(after / before) * _part(precision, pair)
+
+
+def _part(precision: str, pair: Pair) -> float:
+    """Return what a precision has of the peak that stands for it, there over here."""
+    if precision != "bf16":
+        return 1.0
+    return BF16_PART.get(pair.target.family, 1.0) / BF16_PART.get(pair.source.family, 1.0)
 
 
 def scales(pair: Pair) -> bool:
@@ -304,6 +314,8 @@ def rates_allow(pair: Pair, precision: str = "") -> tuple[float, float]:
     )
     rates = [_ends(pair, (name,)) for name in singly] + [_ends(pair, names) for names in products]
     ends = [end for rate in rates if rate is not None for end in rate]
+    part = _part(precision, pair)
+    ends += [end * part for name in named for end in _ends(pair, (name,)) or ()]
     if not ends:
         return 1e-9, 1e9
     least, most = min([1.0, *ends]), max([1.0, *ends])
