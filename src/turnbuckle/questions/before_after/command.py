@@ -25,10 +25,12 @@ from turnbuckle.show.terminal.asked import (
 )
 from turnbuckle.show.terminal.options import (
     ASKED_PART,
+    NO_PART,
     AskedPart,
     FormatOption,
     NoCache,
     Output,
+    PartOptions,
     Profile,
     Source,
     listed,
@@ -142,13 +144,14 @@ def diff(
     format: FormatOption = "table",
     output: Output = None,
     no_cache: NoCache = False,
+    part: PartOptions = NO_PART,
 ) -> int:
     """Say what changed between two recordings of one program: run time, steps, where time goes,
     copies, kernels, host calls.
     """
     from turnbuckle.questions.before_after import tables
 
-    runs = (inspected(profile, source, no_cache) for profile in (before, after))
+    runs = (inspected(profile, source, no_cache, part) for profile in (before, after))
     answer = next(runs).diff(next(runs))
     emit(answer, answer.changes(), tables.show, format, output)
     return 0

@@ -16,11 +16,13 @@ from turnbuckle.profile.summary import each
 from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.questions.distance.slack_tables import latency_words
 from turnbuckle.questions.inspect.first import First, Tolerated
-from turnbuckle.show.run_tables import CATEGORY_WORDS
+from turnbuckle.show.run_tables import CATEGORY_WORDS, message_words
 from turnbuckle.show.terminal.cells import plain
+from turnbuckle.show.terminal.drawing import plain_text
 from turnbuckle.show.text import NARROW, fitted, shorten, terms
 from turnbuckle.show.unknowns import unknown_label
 from turnbuckle.show.verdict import Verdict, verdicts
+from turnbuckle.trace.recorders import recorder
 
 #: Ends of a saving that are shown apart [share of the run time].
 WORTH: Final = 0.001
@@ -57,6 +59,10 @@ def _head(first: First) -> Iterator[str]:
     yield f"{shorten(plain(run.trace.name), 30)}   {about}"
     if "synthetic" in (run.trace.facts.get("product_version") or ""):
         yield "  SYNTHETIC: written by a script, nobody ran this"
+    if not run.projectable:
+        yield f"  {plain(recorder(run.trace.facts))}"
+    if exchanged := message_words(run.profile):
+        yield f"  {plain_text(exchanged)}"
     begun = whole.start_up
     if run.whole is not None and begun is not None:
         yield (
@@ -217,7 +223,8 @@ def _judged(answer: Answer) -> str:
 
 def _more(first: First) -> Iterator[str]:
     """Say what to ask next."""
-    asked = "slack | whatif | project --on gh200 | report"
-    if not first.answer.projections:
-        asked = "model messages | report" if first.run.trace.mpi.height else "report"
-    yield f"more        turnbuckle {asked} FILE, or -v"
+    if first.answer.projections:
+        yield "more        turnbuckle slack | whatif | project --on gh200 | report FILE, or -v"
+        return
+    verb = "model messages" if first.run.trace.mpi.height else "report"
+    yield f"more        turnbuckle {verb} {plain(first.run.trace.name)}, or -v"
