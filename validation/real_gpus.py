@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 
-from turnbuckle.questions.validate.measured.real_gpus import SHIPPED, Judged, line
+from turnbuckle.questions.validate.measured.real_gpus import SHIPPED, Judged, line, shipped_kernels
 from turnbuckle.questions.validate.question import Validation, shipped
 
 HERE = Path(__file__).resolve().parent
@@ -57,6 +57,8 @@ def kernels() -> Judged:
         medians = [float(row["median"]) for row in found if row["rule"] == rule]
         return f"{share(min(medians))} to {share(max(medians))}"
 
+    asked = shipped_kernels()
+    kept = sum(row.held * row.pairs for row in asked) / sum(row.pairs for row in asked)
     pairs = sum(int(row["pairs"]) for row in found if row["rule"] == "each left out")
     what = "kernels of PyTorch in FP32 on another GPU, by class"
     fitted = "yes, but none of the GPU asked about"
@@ -67,7 +69,7 @@ def kernels() -> Judged:
         f"{pairs:,}",
         *rule,
         "bandwidth",
-        "",
+        f"{share(kept)} of them",
         fitted,
         "python validation/kernels/fit.py",
     )

@@ -74,6 +74,21 @@ FIRST = 3
 #: Class, layout, what was asked, pairs, relative error in the median and the mean, log-sd that
 #: holds 90 of 100.
 RESIDUALS: list[list[str | int]] = []
+#: The same of each GPU that was left out, as the card prints it.
+BY_GPU: list[list[str | int]] = []
+HEAD = [
+    "class",
+    "layout",
+    "gpu",
+    "pairs",
+    "median",
+    "mean",
+    "nothing",
+    "bandwidth",
+    "held",
+    "width",
+]
+CARD = PLACE.parents[1] / "questions" / "validate" / "measured" / "kernels.csv"
 REACH = 1.6448536269514722
 Floats = NDArray[np.float64]
 
@@ -172,6 +187,10 @@ def _sustained(device: str, joule: dict[str, float]) -> float:
     if process not in joule or limit is None or peak is None:
         return 1.0
     return min(joule[process] * limit / peak, 1.0)
+
+
+#: Pairs with a GPU that was left out, and log ratios predicted of them, by that GPU.
+LeftOut = dict[str, tuple[Pairs, Floats]]
 
 
 @dataclass
@@ -327,7 +346,9 @@ def fitted(table: pl.DataFrame) -> Iterator[tuple[str, str, Fit, dict[str, float
         by_rule = rule(one, joule, held)
         own = word != "elementwise"
         constants = with_offsets(one, by_rule) if own else by_rule
-        known, unseen = off(constants.predict(one), one), left_out(one, without, held, own)
+        alone = left_out(one, without, held, own)
+        BY_GPU.extend(by_gpu(word, layout, alone))
+        known, unseen = off(constants.predict(one), one), together(alone)
         errors = {"error": known[2], "error_other": max(unseen[2], known[2])}
         print(
             f"{word} {layout}: share of memory {by_rule.share:.1f}, fill {by_rule.fill:.2f}, "
@@ -385,27 +406,50 @@ def unstated(given: Pairs, device: str) -> Pairs:
 
 def left_out(
     given: Pairs, joule: dict[str, dict[str, float]], held: bool, with_own: bool
-) -> tuple[float, float, float]:
-    """Return the errors of pairs with a GPU that no constant was fitted on and whose memory nobody
-    measured, each GPU in turn; operations a joule without it are given.
+) -> LeftOut:
+    """Return pairs with a GPU that no constant was fitted on and whose memory nobody measured, and
+    the log ratios predicted of them, each GPU in turn; operations a joule without it are given.
     """
-    chosen = [
-        (given.source == device) | (given.target == device) for device in sorted(set(given.target))
-    ]
-    devices = [
-        (device, rows)
-        for device, rows in zip(sorted(set(given.target)), chosen, strict=True)
-        if not rows.all()
-    ]
-    predicted = []
-    for device, rows in devices:
+    out = {}
+    for device in sorted(set(given.target)):
+        rows = (given.source == device) | (given.target == device)
+        if rows.all():
+            continue
         rest = given.rows(~rows)
         constants = rule(rest, joule[device], held)
         if with_own and len(set(rest.source)) > 1:
             constants = with_offsets(rest, constants)
-        predicted.append(constants.predict(unstated(given, device).rows(rows)))
-    every = np.concatenate([np.flatnonzero(rows) for _, rows in devices])
-    return off(np.concatenate(predicted), given.rows(every))
+        chosen = given.rows(rows)
+        out[device] = chosen, constants.predict(unstated(chosen, device))
+    return out
+
+
+def together(unseen: LeftOut) -> tuple[float, float, float]:
+    """Return the errors of all pairs of which one GPU was left out."""
+    given, predicted = zip(*unseen.values(), strict=True)
+    every = Pairs(
+        *(np.concatenate([getattr(g, n) for g in given]) for n in Pairs.__dataclass_fields__)
+    )
+    return off(np.concatenate(predicted), every)
+
+
+def by_gpu(word: str, layout: str, unseen: LeftOut) -> Iterator[list[str | int]]:
+    """Yield what `turnbuckle validate --card` prints of each GPU that was left out: errors of the
+    kernels on it, beside simpler rules, and how many lie in a range as wide as the other GPUs' own
+    errors ask for when they are left out.
+    """
+    for device, (given, predicted) in unseen.items():
+        others = {name: pairs for name, pairs in unseen.items() if name != device}
+        onto = given.target == device
+        if not others or not onto.any():
+            continue
+        width = together(others)[2] * REACH
+        rows, said = given.rows(onto), predicted[onto]
+        inside = np.abs(said - rows.ratio) <= width
+        held = float(np.average(inside, weights=rows.weight))
+        plain = (off(said, rows), off(np.zeros_like(said), rows), off(rows.rule(1.0), rows))
+        errors = (plain[0][0], plain[0][1], plain[1][0], plain[2][0], held, np.exp(2.0 * width))
+        yield [word, layout, MACHINES[device], len(said), *(f"{v:.3f}" for v in errors)]
 
 
 def main() -> None:
@@ -422,6 +466,8 @@ def main() -> None:
     found = list(fitted(table))
     if asked.write:
         write(found)
+        with CARD.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([HEAD, *BY_GPU])
         write_power(next(constants.joule for _, _, constants, _ in found))
 
 

@@ -179,3 +179,16 @@ def test_project_says_how_good_such_predictions_were(turnbuckle: Run) -> None:
     off = document(turnbuckle("validate", "--card", "--format", "json"))["card"]
     judged = next(g for g in off if (g["kind"], g["model"]) == ("distance", "additive"))
     assert f"off by {judged['median']:.1%} in the median" in ratio
+
+
+def test_the_card_holds_kernels_of_others_on_gpus_that_no_fit_saw(turnbuckle: Run) -> None:
+    """By class and GPU, beside what is simpler; a range that never fails would say nothing."""
+    asked = document(turnbuckle("validate", "--card", "--format", "json"))["kernels_of_others"]
+    assert {row["gpu"] for row in asked} >= {"p4", "t4", "v100-pcie-32", "a100-pcie-40", "mi100"}
+    shown = turnbuckle("validate", "--card").out
+    assert all(f"to {row['gpu']}" in shown for row in asked)
+    pairs = sum(row["pairs"] for row in asked)
+    held = sum(row["held"] * row["pairs"] for row in asked) / pairs
+    assert 0.8 < held < 1.0
+    nearer = sum(row["pairs"] for row in asked if row["median"] < row["nothing"])
+    assert nearer > 0.99 * pairs

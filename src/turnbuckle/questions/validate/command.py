@@ -15,7 +15,7 @@ from rich.text import Text
 from turnbuckle.foundation import units
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of, require
 from turnbuckle.questions.validate.card import FLOOR, MODEL_TITLES, TITLES, Group
-from turnbuckle.questions.validate.measured.real_gpus import shipped_rows
+from turnbuckle.questions.validate.measured.real_gpus import shipped_kernels, shipped_rows
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean
 from turnbuckle.show.terminal.console import console_for
@@ -194,6 +194,7 @@ def show(console: Console, validation: Validation, card_alone: bool = False) -> 
     console.print()
     if card_alone:
         _print_real(console)
+        _print_kernels(console)
     if validation.not_run:
         console.print(Text("not run", "italic"))
         table = unframed("case", "code", "why", words=("case", "code", "why"))
@@ -346,6 +347,27 @@ def _print_card(console: Console, card: list[Group]) -> None:
                 *held,
             )
         console.print(table)
+
+
+def _print_kernels(console: Console) -> None:
+    """Print kernels of others on each GPU, left out of the fit."""
+    columns = (
+        ("off", 4),
+        ("no change", 9),
+        ("bandwidth", 9),
+        ("in range", 8),
+        ("range", 6),
+    )
+    title = "kernels of others on a GPU left out of the fit"
+    console.print(_aligned(console, title, columns, True))
+    table = _aligned(console, "", columns, False)
+    for row in shipped_kernels():
+        shares = (row.median, row.nothing, row.bandwidth, row.held)
+        numbers = (f"{100 * share:.0f} %" for share in shares)
+        table.add_row(f"{row.kind}, to {row.gpu}", *numbers, f"{row.width:.1f}x")
+    console.print(table)
+    console.print("validation/kernels/fit.py; pairs of FP32 operations of PyTorch over 0.2 ms")
+    console.print()
 
 
 def _print_real(console: Console) -> None:

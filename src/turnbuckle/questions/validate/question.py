@@ -33,6 +33,7 @@ from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL
 from turnbuckle.questions.validate.card import MODEL_TITLES, TITLES, Group, document_shipped
 from turnbuckle.questions.validate.cases import Case, clusters, find
+from turnbuckle.questions.validate.measured.real_gpus import KernelsOf, shipped_kernels
 from turnbuckle.questions.validate.rows import KINDS, Data, Row
 
 #: Copies of so many bytes on average show a bandwidth rather than a latency.
@@ -124,6 +125,11 @@ class Validation(Shown):
             f"Validation: {len(self.rows):,} quantities of {self.cases} cases, {self.day}, "
             f"version {self.release}"
         )
+
+    @property
+    def kernels_of_others(self) -> tuple[KernelsOf, ...]:
+        """Return the kernels of others on another GPU, as they ship: no case runs them."""
+        return shipped_kernels()
 
     @property
     def card(self) -> list[Group]:
