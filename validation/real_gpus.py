@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 
-from turnbuckle.questions.validate.measured.real_gpus import SHIPPED, Judged, line, shipped_kernels
+from turnbuckle.questions.validate.card import shipped_kernels
+from turnbuckle.questions.validate.measured.real_gpus import SHIPPED, Judged, line
 from turnbuckle.questions.validate.question import Validation, shipped
 
 HERE = Path(__file__).resolve().parent

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from turnbuckle.foundation.fields import Declared
+from turnbuckle.foundation.schema import table_rows
 from turnbuckle.show.text import terms
 
 #: Kinds of question in words.
@@ -24,6 +25,7 @@ MODEL_TITLES: Final = terms("model of a question")
 #: Kinds whose error is not one of a model: what no model can beat.
 FLOOR: Final = "noise"
 CARD_FILE: Final = "accuracy.json"
+_NUMBERS: Final = ("median", "mean", "nothing", "bandwidth", "held", "width")
 _CARD: Final = '"card": '
 
 
@@ -77,6 +79,43 @@ class Group(Declared):
     def title(self) -> str:
         """Return the kind in words."""
         return TITLES[self.kind]
+
+
+@dataclass(frozen=True)
+class KernelsOf(Declared):
+    """Kernels of others of one class, predicted on a GPU on which no constant was fitted and whose
+    memory nobody measured.
+
+    Attributes
+    ----------
+    kind, gpu : class of the kernels with its layout, and the machine asked about.
+    pairs : of an operation and another GPU that its time is known on.
+    median, mean : relative error of the predicted ratio.
+    nothing, bandwidth : the median of no change, and of the ratio of memory bandwidths.
+    held, width : share of the pairs in a range as wide as errors of the other GPUs ask for, each
+        left out in turn; and its upper end over its lower one.
+    """
+
+    kind: str
+    gpu: str
+    pairs: int
+    median: float
+    mean: float
+    nothing: float
+    bandwidth: float
+    held: float
+    width: float
+
+
+@cache
+def shipped_kernels() -> tuple[KernelsOf, ...]:
+    """Return the kernels of others that ship with this version."""
+    out = []
+    for row in table_rows("questions/validate/measured/kernels.csv"):
+        kind = f"{row['class']} {row['layout']}".strip()
+        numbers = (float(row[name]) for name in _NUMBERS)
+        out.append(KernelsOf(kind, row["gpu"], int(row["pairs"]), *numbers))
+    return tuple(out)
 
 
 def in_words(groups: Sequence[Group], kind: str, model: str) -> str:

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from turnbuckle.foundation import units
 from turnbuckle.foundation.errors import clipped, did_you_mean, error_of, require
-from turnbuckle.questions.validate.card import FLOOR, MODEL_TITLES, TITLES, Group
-from turnbuckle.questions.validate.measured.real_gpus import shipped_kernels, shipped_rows
+from turnbuckle.questions.validate.card import FLOOR, MODEL_TITLES, TITLES, Group, shipped_kernels
+from turnbuckle.questions.validate.measured.real_gpus import shipped_rows
 from turnbuckle.show.figures.files import save
 from turnbuckle.show.terminal.cells import clean
 from turnbuckle.show.terminal.console import console_for

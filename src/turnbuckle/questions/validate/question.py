@@ -31,9 +31,15 @@ from turnbuckle.foundation.fields import Declared
 from turnbuckle.foundation.findings import Finding, finding, merge
 from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.uncertainty import LEVEL
-from turnbuckle.questions.validate.card import MODEL_TITLES, TITLES, Group, document_shipped
+from turnbuckle.questions.validate.card import (
+    MODEL_TITLES,
+    TITLES,
+    Group,
+    KernelsOf,
+    document_shipped,
+    shipped_kernels,
+)
 from turnbuckle.questions.validate.cases import Case, clusters, find
-from turnbuckle.questions.validate.measured.real_gpus import KernelsOf, shipped_kernels
 from turnbuckle.questions.validate.rows import KINDS, Data, Row
 
 #: Copies of so many bytes on average show a bandwidth rather than a latency.
