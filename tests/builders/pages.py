@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from html.parser import HTMLParser
+from typing import Any
 
 VOID = {"meta", "link", "wbr", "br", "hr", "img", "input"}
 
@@ -64,3 +68,12 @@ class Page(HTMLParser):
     def with_id(self, name: str) -> list[str]:
         """Tags that carry an id."""
         return [tag for tag, a in self.tags if a.get("id") == name]
+
+    @property
+    def figure_data(self) -> dict[str, Any]:
+        """Return the numbers and the specification of each figure, as the page's script unpacks
+        them.
+        """
+        packed = base64.b64decode(json.loads(self.scripts[0][1]))
+        found: dict[str, Any] = json.loads(gzip.decompress(packed))
+        return found

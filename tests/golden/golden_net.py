@@ -14,6 +14,7 @@ be equal.  What changes by nature (`CHANGING`) is left out.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import csv
 import gzip
@@ -249,11 +250,11 @@ def _written(path: Path) -> Any:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     if path.suffix == ".html":
         data = re.search(
-            r'<script type="application/json" id="figure-data">(.*?)</script>',
+            r'<script type="application/json" id="figure-data">"(.*?)"</script>',
             path.read_text(encoding="utf-8"),
             re.DOTALL,
         )
-        figures = json.loads(data[1]) if data else {}
+        figures = json.loads(gzip.decompress(base64.b64decode(data[1]))) if data else {}
         return {name: figure | {"csv": _table(figure["csv"])} for name, figure in figures.items()}
     return None
 

@@ -235,7 +235,7 @@ def test_a_synthetic_recording_says_so(text: str, bare_text: str, brief: Run) ->
 
 def test_figures_have_their_numbers_and_their_specification(text: str) -> None:
     found = Page(text)
-    data = json.loads(found.scripts[0][1])
+    data = found.figure_data
     buttons = [a["data-figure"] for tag, a in found.tags if tag == "button" and "data-copy" in a]
     assert set(buttons) == set(data) and len(buttons) == 2 * len(data)
     for name, figure in data.items():
@@ -273,7 +273,7 @@ def test_hostile_texts_bring_no_control_or_direction_characters(hostile_text: st
 def test_hostile_texts_stay_inside_their_json(hostile_text: str) -> None:
     raw = Page(hostile_text).scripts[0][1]
     assert not set("<>&") & set(raw) and raw.isascii()
-    told = "".join(figure["csv"] for figure in json.loads(raw).values())
+    told = "".join(figure["csv"] for figure in Page(hostile_text).figure_data.values())
     assert HOSTILE[1] in told
     assert "'=cmd" in told and "\n=cmd" not in told
 

@@ -4,7 +4,6 @@ say why.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +37,7 @@ from turnbuckle.show.verdict import verdicts
 
 
 def test_the_page_holds_the_figures_of_the_timeline(text: str) -> None:
-    data = json.loads(Page(text).scripts[0][1])
+    data = Page(text).figure_data
     assert {
         "slack",
         "surface",
@@ -227,7 +226,7 @@ def test_an_order_that_cannot_be_trusted_is_refused_in_words(shared: Path) -> No
         "Only the sum replay was possible." in found.text
         and found.text.count("overlap another on their own stream") >= 4
     )
-    assert "before-after" not in json.loads(found.scripts[0][1])
+    assert "before-after" not in found.figure_data
 
 
 @pytest.mark.shared

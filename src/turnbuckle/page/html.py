@@ -17,6 +17,7 @@ Errors (`turnbuckle.foundation.errors.ReportError`):
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
 from collections.abc import Callable, Sequence
@@ -213,7 +214,9 @@ def filled(
         "policy": policy,
         "by_hand": embedded(moved),
     }
-    data = embedded({name: {"csv": f.csv, "spec": f.full_spec} for name, f in drawn.items()})
+    figures = {name: {"csv": f.csv, "spec": f.full_spec} for name, f in drawn.items()}
+    packed = gzip.compress(json_text(figures, separators=(",", ":")).encode(), mtime=0)
+    data = base64.b64encode(packed).decode()
     return (
         _environment().get_template(template).render(**words, **parts, s=drawn_sections, data=data)
     )

@@ -57,12 +57,16 @@
       at = end;
       return array;
     };
+    const summed = (steps) => {
+      for (let k = 1; k < steps.length; k++) steps[k] += steps[k - 1];
+      return steps;
+    };
     const { parameters, instants, edges } = told;
     const rows = Array.from({ length: 9 }, () => take(Float64Array, parameters));
     const residual = take(Float64Array, instants);
     const lag = take(Float64Array, edges);
-    const source = take(Uint32Array, edges);
-    const target = take(Uint32Array, edges);
+    const source = summed(take(Uint32Array, edges));
+    const target = summed(take(Uint32Array, edges));
     const first = take(Uint16Array, edges);
     const second = take(Uint16Array, edges);
     const kind = take(Uint8Array, edges);

@@ -1,6 +1,13 @@
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("figure-data").textContent);
+  // the numbers of the figures are unpacked when somebody asks for them
+  const unpacked = async () => {
+    const packed = JSON.parse(document.getElementById("figure-data").textContent);
+    const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return JSON.parse(await new Response(stream).text());
+  };
+  let data;
   const said = document.querySelector(".copied");
   let timer = 0;
   const say = (text) => {
@@ -32,6 +39,7 @@
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button[data-copy]");
     if (!button) return;
+    data ??= await unpacked();
     const figure = data[button.dataset.figure];
     const text = button.dataset.copy === "csv" ? figure.csv : JSON.stringify(figure.spec, null, 1);
     say((await copy(text)) ? "copied" : "the browser did not allow copying");
