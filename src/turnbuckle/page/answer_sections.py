@@ -13,6 +13,8 @@ from turnbuckle.projection.admission import ports
 from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.model import Port, ported
 from turnbuckle.projection.projection import PARTS
+from turnbuckle.projection.run import Run
+from turnbuckle.questions.inspect.first import bound, saved_by
 from turnbuckle.show.figures.figure import Figure
 from turnbuckle.show.findings_table import severity_cell, what_to_do
 from turnbuckle.show.table import Cell, Table, cells
@@ -41,6 +43,21 @@ from turnbuckle.show.verdict import (
     which,
 )
 
+_HELD: Final = terms("held up")
+_WORK: Final = terms("tenth less")
+
+
+def _held_up(run: Run) -> list[str]:
+    """Say what holds a run up, from what a tenth less of each kind of work saves; nothing where
+    that cannot be told.
+    """
+    saved, _ = saved_by(run)
+    if not saved:
+        return []
+    worth = sorted(saved, key=lambda kind: -saved[kind])
+    changes = [f"{_WORK[kind]} {signed(-saved[kind])}" for kind in worth[:3]]
+    return [f"{_HELD[bound(run, saved)]}. With a tenth less of each: {', '.join(changes)}."]
+
 
 def answer_section(
     answer: Answer, targets: list[Verdict], distance: Sequence[str] = ()
@@ -52,7 +69,7 @@ def answer_section(
         return {"figures": [], "sentences": [*distance], "turns": [], "table": None}
     return {
         "figures": [answer_charts.verdict_strip(targets)],
-        "sentences": [*three_sentences(targets), *distance],
+        "sentences": [*_held_up(answer.run), *three_sentences(targets), *distance],
         "turns": what_would_change(targets),
         "table": targets_table(targets),
     }

@@ -13,7 +13,8 @@ import turnbuckle as tb
 from turnbuckle.questions.distance.slack_tables import latency_words
 from turnbuckle.questions.distance.speeds import OVER
 from turnbuckle.questions.inspect.first import CHEAPER, LAYER, First, targets
-from turnbuckle.questions.inspect.tables import lines
+from turnbuckle.questions.inspect.tables import lines, ticket
+from turnbuckle.show.rendered import markdown
 
 EXAMPLES = Path(tb.__file__).parent / "examples"
 FILES = (
@@ -129,3 +130,9 @@ def test_a_name_from_outside_is_no_markup() -> None:
     run = replace(answer.run, profile=replace(answer.run.profile, trace=trace))
     shown = "\n".join(lines(replace(answer, run=run)))
     assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_ticket_has_ten_lines(name: str) -> None:
+    written = markdown(ticket(first(name)))
+    assert len(written.splitlines()) <= 10

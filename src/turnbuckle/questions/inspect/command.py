@@ -19,6 +19,7 @@ from turnbuckle.show.terminal.options import (
     Source,
     Verbose,
 )
+from turnbuckle.show.terminal.output import write_tables
 from turnbuckle.show.terminal.recording import inspected
 
 
@@ -60,6 +61,9 @@ def overview(
         tables.show(console_for(None), seen.first())
         if not verbose:
             return 0
+    if format == "markdown":
+        write_tables([tables.ticket(seen.first())], format, None)
+        return 0
     show.emit(seen.project() if seen.projectable else seen, "overview", format, None)
     return 0
 

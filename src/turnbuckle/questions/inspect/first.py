@@ -90,15 +90,7 @@ class First(Shown):
         """Return the kind of work that holds the run up; ``balanced`` where none leads; empty
         where it cannot be told.
         """
-        if not self.saved:
-            return ""
-        own = dict(self.saved)
-        if summary.kernels(self.run.profile)["collective"]:
-            own["kernel"] = max(own["kernel"] - own["communication"], 0.0)
-        first, second = sorted(own, key=lambda kind: -own[kind])[:2]
-        if own[first] < LEAST:
-            return ""
-        return first if own[first] >= AHEAD * own[second] else "balanced"
+        return bound(self.run, self.saved)
 
     def headline(self) -> str:
         """Return what holds the run up, in one line."""
@@ -107,6 +99,21 @@ class First(Shown):
     def table(self) -> pl.DataFrame:
         """Return the projections, as `Answer.table`."""
         return self.answer.table()
+
+
+def bound(run: Run, saved: Mapping[str, float]) -> str:
+    """Return the kind of work that holds a run up, from what a tenth less of each saves; as
+    `First.bound`.
+    """
+    if not saved:
+        return ""
+    own = dict(saved)
+    if summary.kernels(run.profile)["collective"]:
+        own["kernel"] = max(own["kernel"] - own["communication"], 0.0)
+    first, second = sorted(own, key=lambda kind: -own[kind])[:2]
+    if own[first] < LEAST:
+        return ""
+    return first if own[first] >= AHEAD * own[second] else "balanced"
 
 
 def targets(run: Run) -> tuple[str, ...]:
@@ -126,14 +133,14 @@ def of_run(run: Run) -> First:
         lacking = "host calls" if run.on_device else "GPU activity"
         return First(run, Answer(run), {}, {}, None, None, f"no {lacking} recorded")
     answer = run.project(targets(run))
-    saved, untold = _saved(run)
+    saved, untold = saved_by(run)
     tolerated = {"link": _tolerated(run, "link"), "remoting": _tolerated(run, "remoting", LAYER)}
     offered = run.whatif(draws=0)
     best = max(offered.gains, key=lambda gain: gain.on_source[1], default=None)
     return First(run, answer, saved, tolerated, offered.sure, best, untold)
 
 
-def _saved(run: Run) -> tuple[dict[str, float], str]:
+def saved_by(run: Run) -> tuple[dict[str, float], str]:
     """Return what a tenth less of each kind of work saves, and why there is none."""
     at_cost = registry.load("services", "run time at cost")
     if "kernel" in run.untold:

@@ -17,11 +17,12 @@ from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.questions.distance.slack_tables import latency_words
 from turnbuckle.questions.inspect.first import First, Tolerated
 from turnbuckle.show.run_tables import CATEGORY_WORDS, message_words
+from turnbuckle.show.table import Table, cells
 from turnbuckle.show.terminal.cells import plain
 from turnbuckle.show.terminal.drawing import plain_text
 from turnbuckle.show.text import NARROW, fitted, shorten, terms
 from turnbuckle.show.unknowns import unknown_label
-from turnbuckle.show.verdict import Verdict, verdicts
+from turnbuckle.show.verdict import Verdict, capital, verdicts
 from turnbuckle.trace.recorders import recorder
 
 #: Ends of a saving that are shown apart [share of the run time].
@@ -49,6 +50,27 @@ def lines(first: First) -> list[str]:
     """Return the screen, a line each, none of more than `WIDTH` columns."""
     parts = (_head, _reason, _choices, _fix, _trust, _more)
     return [fitted(line, WIDTH) for part in parts for line in part(first)]
+
+
+def ticket(first: First) -> Table:
+    """Return the answer as a table under a sentence, for a ticket: ten lines as Markdown."""
+    run = first.run
+    worth = sorted(first.saved, key=lambda kind: -first.saved[kind])
+    saved = ", ".join(f"{_WORK[kind]} {_change(-first.saved[kind])}" for kind in worth[:3])
+    why = f"with a tenth less: {saved}" if saved else first.untold
+    ran = f"{plain(run.trace.name)}, {quantity(run.seconds, 's')} on {plain(run.source.title)}"
+    rows = []
+    for v in verdicts(first.answer.projections):
+        told = v.kind != "unknown"
+        change = _change(v.change) if told else ""
+        ends = f"{_change(v.low)} to {_change(v.high)}" if told else ""
+        rows.append(cells(plain(v.name), change, ends, plain(_verdict(v))))
+    surely = "none surely pays"
+    if first.fix is not None:
+        surely = f"{first.fix.title}: {_change(-first.fix.on_source[0])} at least"
+    caption = f"First fix: {plain(surely, 120)}. {capital(_judged(first.answer))}." if rows else ""
+    head = ["GPU closer or farther", ">change", ">90 % range", "verdict"]
+    return Table(caption, head, rows, title=f"{ran}: {_BOUND[first.bound]} ({why})")
 
 
 def _head(first: First) -> Iterator[str]:

@@ -31,8 +31,8 @@ FormatOption = Annotated[
     Format,
     Parameter(
         name="--format",
-        help="table for people, the others for programs and documents; left out, as the ending of "
-        "--output says",
+        help="table for people, the others for programs and documents (xlsx needs the extra sheet); "
+        "left out, as the ending of --output says",
     ),
 ]
 #: Format of a file by the ending of its name; no verb writes PDF.
