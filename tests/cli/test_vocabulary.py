@@ -245,6 +245,7 @@ def test_a_link_is_the_same_by_name_and_by_the_machine_of_that_name(
 @pytest.mark.parametrize(("verb", "option"), whole_numbers())
 def test_a_whole_number_is_not_rounded(turnbuckle: Run, verb: str, option: str) -> None:
     """`--cores 0.5` is no way to say 0, which asks for the default."""
-    required = ("--warps", "8", "--miss-rate", "0.4") if verb == "model mdm" else ()
+    more = {"model mdm": ("--warps", "8", "--miss-rate", "0.4"), "diff": ("y",)}
+    required = more.get(verb, ())
     ran = turnbuckle(*verb.split(), "x", *required, option, "1.5")
     assert ran.code == 2 and "1.5 is no whole number" in ran.err, ran.err

@@ -35,18 +35,18 @@ def _build() -> str:
     )
 
 
+#: The panels of the first page, in their order.
+PANELS: Final = {name: Group(name, sort_key=k) for k, name in enumerate((*GROUPS, OTHERS))}
 app = App(
     name="turnbuckle",
     default_parameter=Parameter(converter=not_rounded),
-    group_commands=Group(OTHERS, sort_key=len(GROUPS)),
+    group_commands=PANELS[OTHERS],
     help="\n\n".join(PARAGRAPHS),
     version_flags=["--version"],
     version=_build,
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-#: The panels of the first page, in their order.
-PANELS: Final = {name: Group(name, sort_key=k) for k, name in enumerate((*GROUPS, OTHERS))}
 #: Places of verbs in their panel.
 PLACES: Final = {verb: k for verbs in GROUPS.values() for k, verb in enumerate(verbs)}
 models_app = App(name="model", help=MODELS, group=PANELS[group_of("model")], sort_key=0)
