@@ -83,7 +83,20 @@ def _with_its_whole_text(words: Sequence[str]) -> None:
     if name in VERBS:
         above, _, verb = name.rpartition(" ")
         del (models_app if above else app)[verb]
-        _register(name, VERBS[name], None)
+        _register(name, VERBS[name], _whole_text(VERBS[name]))
+
+
+def _whole_text(entry: registry.Entry) -> str | None:
+    """Return the docstring of a verb with one line a paragraph, which a terminal breaks; None where
+    it has sections, which cyclopts reads.
+    """
+    try:
+        text = getdoc(entry.load()) or ""
+    except TurnbuckleError:
+        return None
+    if not text or "---" in text:
+        return None
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def _with_foreign_sentences() -> None:
