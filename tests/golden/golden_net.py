@@ -199,7 +199,7 @@ def _asked(words: Sequence[str], place: Path) -> Answer:
         answer["json"] = json.loads(said)
     elif "csv" in words and said:
         answer["table"] = _table(said)
-    elif said.startswith(("//", "#DIMEMAS")):
+    elif said.startswith("//"):
         answer["records"] = _records(said)
     elif " ".join(words[:2]) in IN_WORDS:
         answer["words"] = said.split("\n")
@@ -260,8 +260,8 @@ def _written(path: Path) -> Any:
 
 
 def _records(text: str) -> dict[str, Any]:
-    """Return how many records of each kind a schedule or a trace of Dimemas has, and the seconds of
-    those that last.
+    """Return how many records of each kind a schedule has, and the seconds of those that
+    last.
     """
     kinds: Counter[str] = Counter()
     nanoseconds = 0
@@ -269,9 +269,6 @@ def _records(text: str) -> dict[str, Any]:
         if goal := re.match(r"\w+: (calc|send|recv) (\d+)|\w+ (requires)", line):
             kinds[goal[1] or goal[3]] += 1
             nanoseconds += int(goal[2]) if goal[1] == "calc" else 0
-        elif dimemas := re.match(r"([123ds]):(?:\d+:\d+:(\d+)\.(\d{9})$)?", line):
-            kinds[dimemas[1]] += 1
-            nanoseconds += int(dimemas[2] + dimemas[3]) if dimemas[2] else 0
         else:
             kinds["other"] += 1
     # as a fraction, so that numbers of another machine may differ in their last nanosecond

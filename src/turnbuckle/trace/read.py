@@ -56,13 +56,11 @@ _OF_RANKS = (
     ".otf2",
     ".turnbuckle",
 )
-#: How files begin that Turnbuckle itself writes for others: both time lines of a run, a trace for
-#: Dimemas, an answer.
+#: How files begin that Turnbuckle itself writes for others: both time lines of a run, an answer.
 _BOTH = re.compile(
     rb'\{\s*"displayTimeUnit"\s*:\s*"ns"\s*,\s*"otherData"\s*:\s*\{.*"coupling_alone"|\n.{1,24}critical path',
     re.DOTALL,
 )
-_DIMEMAS = b"#DIMEMAS:turnbuckle:"
 _ANSWER = re.compile(
     rb'\{\s*"schema_version"\s*:\s*[0-9]+\s*,|\{(?!.*"traceEvents").*"tool"\s*:\s*"turnbuckle"',
     re.DOTALL,
@@ -250,8 +248,6 @@ def _refuse_own(path: Path, head: bytes) -> None:
     begin = beginning(head, path) if head.startswith((b"{", b"\x1f\x8b")) else head
     if _BOTH.match(begin):
         raise error_of("P095.viewer", where=str(path))
-    if begin.startswith(_DIMEMAS):
-        raise error_of("P095.dimemas", where=str(path))
     if _ANSWER.match(begin):
         raise error_of("P095.answer", where=str(path))
 

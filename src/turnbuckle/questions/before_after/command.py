@@ -51,8 +51,7 @@ def export(
         Parameter(
             name="--to",
             help="json: for ui.perfetto.dev; perfetto: the same as protobuf; goal: schedule for "
-            "LogGOPSim; chakra: execution trace; "
-            "dimemas: trace; otf2: archive (needs the extra otf2); left out, as the ending of "
+            "LogGOPSim; chakra: execution trace; otf2: archive (needs the extra otf2); left out, as the ending of "
             "--output says, else json",
         ),
     ] = None,

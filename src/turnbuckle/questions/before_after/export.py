@@ -6,7 +6,6 @@ json     before and after as trace-event JSON (`perfetto`); needs a target
 perfetto the same as Perfetto's own protobuf (`formats.track_event`); needs a target
 goal     a schedule for LogGOPSim (`formats.goal`)
 chakra   an execution trace of MLCommons Chakra, for ASTRA-sim and others (`formats.chakra`)
-dimemas  a trace for Dimemas (`formats.dimemas`)
 otf2     an archive as tracers of parallel programs write it, a folder; of the run as recorded (`formats.otf2`)
 ========
 ============================================================================================================
@@ -38,7 +37,7 @@ from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.before_after import perfetto
-from turnbuckle.questions.before_after.formats import chakra, dimemas, goal, otf2, track_event
+from turnbuckle.questions.before_after.formats import chakra, goal, otf2, track_event
 from turnbuckle.questions.before_after.formats.steps import Steps, steps
 from turnbuckle.questions.before_after.forms import ARCHIVES, To
 from turnbuckle.questions.before_after.question import Moved
@@ -47,7 +46,6 @@ from turnbuckle.questions.before_after.question import Moved
 _OF_STEPS: Final[dict[str, Callable[[Steps, BinaryIO], object]]] = {
     "goal": goal.stream,
     "chakra": chakra.stream,
-    "dimemas": dimemas.stream,
 }
 
 #: Writers of a run before and after.

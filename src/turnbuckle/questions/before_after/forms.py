@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from turnbuckle.foundation.errors import clipped, error_of, require
 
-To = Literal["json", "perfetto", "goal", "chakra", "dimemas", "otf2"]
+To = Literal["json", "perfetto", "goal", "chakra", "otf2"]
 #: Forms of several files.
 ARCHIVES: Final = ("otf2",)
 #: Form by the ending of a file's name; ``.gz`` may stand behind it.
@@ -21,7 +21,6 @@ _ENDINGS: Final[dict[str, To]] = {
     ".perfetto-trace": "perfetto",
     ".goal": "goal",
     ".et": "chakra",
-    ".dim": "dimemas",
     ".otf2": "otf2",
 }
 #: Endings of tables and documents, which no run is written as.
