@@ -49,11 +49,8 @@ QUESTIONS: Final = (
     "whatif {f} --apply graph",
     "report {f} -o r.html",
     "report {f} --on gh200 -o r.html",
-    *(f"export {{f}} --to {to} -o x.{to}" for to in ("json", "perfetto", "goal", "chakra", "otf2")),
-    *(
-        f"export {{f}} --on gh200 --to {to} -o x.{to}"
-        for to in ("json", "perfetto", "goal", "chakra", "otf2")
-    ),
+    *(f"export {{f}} --to {to} -o x.{to}" for to in ("json", "goal", "chakra", "otf2")),
+    *(f"export {{f}} --on gh200 --to {to} -o x.{to}" for to in ("json", "goal", "chakra", "otf2")),
     "export {f} --on self -o x.json",
     "export {f} --apply graph -o x.json",
     "transfers {f}",

@@ -236,9 +236,9 @@ def _written(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     if path.name.endswith(".json.gz"):
         return json.loads(gzip.decompress(path.read_bytes()))
-    if path.suffix in (".goal", ".dim"):
+    if path.suffix == ".goal":
         return _records(path.read_text(encoding="ascii"))
-    if path.suffix in (".et", ".pftrace"):
+    if path.suffix == ".et":
         return _messages(path)
     if path.suffix == ".csv":
         return _table(path.read_text(encoding="utf-8"))
@@ -280,14 +280,7 @@ def _messages(path: Path) -> dict[str, int]:
     from turnbuckle.trace.readers.chakra import wire
 
     content = path.read_bytes()
-    return {
-        "messages": sum(
-            1
-            for _ in (
-                wire.Messages(iter([content])) if path.suffix == ".et" else wire.fields(content)
-            )
-        )
-    }
+    return {"messages": sum(1 for _ in wire.Messages(iter([content])))}
 
 
 def _table(text: str) -> dict[str, list[Any]]:

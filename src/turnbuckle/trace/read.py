@@ -58,7 +58,7 @@ _OF_RANKS = (
 )
 #: How files begin that Turnbuckle itself writes for others: both time lines of a run, an answer.
 _BOTH = re.compile(
-    rb'\{\s*"displayTimeUnit"\s*:\s*"ns"\s*,\s*"otherData"\s*:\s*\{.*"coupling_alone"|\n.{1,24}critical path',
+    rb'\{\s*"displayTimeUnit"\s*:\s*"ns"\s*,\s*"otherData"\s*:\s*\{.*"coupling_alone"',
     re.DOTALL,
 )
 _ANSWER = re.compile(

@@ -20,9 +20,6 @@ Run = Callable[..., Ran]
 #: What each form says of itself as recorded, and projected: an error, or the words of `inspect`.
 SAYS: dict[str, tuple[str, str]] = {
     "json": ("error[P095]", "error[P095]"),
-    "pftrace": ("error[P095]", "error[P095]"),
-    "perfetto-trace": ("error[P095]", "error[P095]"),
-    "dim": ("error[P095]", "error[P095]"),
     "et": ("of turnbuckle", "error[P096]"),
     "goal": ("it holds no times", "it holds no times"),
     "otf2": ("of turnbuckle", "error[A500]"),

@@ -50,7 +50,7 @@ def export(
         To | None,
         Parameter(
             name="--to",
-            help="json: for ui.perfetto.dev; perfetto: the same as protobuf; goal: schedule for "
+            help="json: for ui.perfetto.dev; goal: schedule for "
             "LogGOPSim; chakra: execution trace; otf2: archive (needs the extra otf2); left out, as the ending of "
             "--output says, else json",
         ),

@@ -3,7 +3,6 @@
 ========
 ============================================================================================================
 json     before and after as trace-event JSON (`perfetto`); needs a target
-perfetto the same as Perfetto's own protobuf (`formats.track_event`); needs a target
 goal     a schedule for LogGOPSim (`formats.goal`)
 chakra   an execution trace of MLCommons Chakra, for ASTRA-sim and others (`formats.chakra`)
 otf2     an archive as tracers of parallel programs write it, a folder; of the run as recorded (`formats.otf2`)
@@ -32,26 +31,18 @@ from turnbuckle.foundation.files import goal as place_of
 from turnbuckle.foundation.files import whole, whole_folder
 from turnbuckle.foundation.findings import Finding
 from turnbuckle.machine import Machine
-from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.elsewhere.network import OnNetwork, on_other
 from turnbuckle.projection.model import Model, nething
 from turnbuckle.projection.run import Run
 from turnbuckle.questions.before_after import perfetto
-from turnbuckle.questions.before_after.formats import chakra, goal, otf2, track_event
+from turnbuckle.questions.before_after.formats import chakra, goal, otf2
 from turnbuckle.questions.before_after.formats.steps import Steps, steps
 from turnbuckle.questions.before_after.forms import ARCHIVES, To
-from turnbuckle.questions.before_after.question import Moved
 
 #: Writers of schedules.
 _OF_STEPS: Final[dict[str, Callable[[Steps, BinaryIO], object]]] = {
     "goal": goal.stream,
     "chakra": chakra.stream,
-}
-
-#: Writers of a run before and after.
-_VIEWED: Final[dict[str, Callable[[Moved, Answer, BinaryIO], object]]] = {
-    "json": perfetto.stream,
-    "perfetto": track_event.stream,
 }
 
 
@@ -127,7 +118,7 @@ def writer(
     if to in _OF_STEPS:
         seen = steps(run, target, model, network, apply)
         return lambda sink: _OF_STEPS[to](seen, sink)
-    if to not in _VIEWED:
+    if to != "json":
         forms = get_args(To)
         raise error_of(
             "A482", found=to, fix=did_you_mean(to, forms) or None, forms=", ".join(forms)
@@ -135,4 +126,4 @@ def writer(
     if target is None:
         raise error_of("A481", to=to)
     both, answer = perfetto.asked(run, target, model or nething(), network, apply)
-    return lambda sink: _VIEWED[to](both, answer, sink)
+    return lambda sink: perfetto.stream(both, answer, sink)

@@ -11,14 +11,12 @@ from typing import Final, Literal
 
 from turnbuckle.foundation.errors import clipped, error_of, require
 
-To = Literal["json", "perfetto", "goal", "chakra", "otf2"]
+To = Literal["json", "goal", "chakra", "otf2"]
 #: Forms of several files.
 ARCHIVES: Final = ("otf2",)
 #: Form by the ending of a file's name; ``.gz`` may stand behind it.
 _ENDINGS: Final[dict[str, To]] = {
     ".json": "json",
-    ".pftrace": "perfetto",
-    ".perfetto-trace": "perfetto",
     ".goal": "goal",
     ".et": "chakra",
     ".otf2": "otf2",
