@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import subprocess
@@ -79,7 +78,7 @@ def test_specifications_follow_the_schema(text: str, monkeypatch: pytest.MonkeyP
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import altair
-    for name, figure in json.loads(Page(text).scripts[0][1]).items():
+    for name, figure in Page(text).figure_data.items():
         kind = altair.FacetChart if "facet" in figure["spec"] else altair.LayerChart
         kind.validate(figure["spec"])
         assert figure["spec"]["config"], name
@@ -210,11 +209,7 @@ def test_a_report_needs_little_address_space(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     found = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert (
-        len([tag for tag, _ in found.tags if tag == "svg"])
-        == len(json.loads(found.scripts[0][1]))
-        > 10
-    )
+    assert len([tag for tag, _ in found.tags if tag == "svg"]) == len(found.figure_data) > 10
 
 
 def test_the_scripts_are_those_that_were_published() -> None:
