@@ -52,6 +52,8 @@ Instant = Callable[[Trace], int | None]
 """Function that finds an instant of a recording [ns on its clock]; None where the recording does not show it."""
 
 _STEPS: Final = ("ProfilerStep", "step", "iteration", "iter")
+#: Numbered steps below which no time of a step is given.
+MARKED: Final = 3
 
 OPERATORS: Final = (1, 2)
 """Kinds of ranges that no program marks: operators of PyTorch, functions of Python."""
@@ -416,6 +418,18 @@ def numbered_steps(trace: Trace) -> pl.DataFrame:
             if steps.height:
                 return steps
     return rows.clear().with_columns(number=pl.lit(None, pl.Int64))
+
+
+def step_times(trace: Trace) -> tuple[int, float, float] | None:
+    """Return how many steps a recording numbers, the median and half the middle half of their times
+    [s]; None where it numbers fewer than `MARKED`.
+    """
+    marked = numbered_steps(trace)
+    if marked.height < MARKED:
+        return None
+    seconds = (marked["end_ns"] - marked["start_ns"]).to_numpy() * 1e-9
+    low, middle, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
+    return marked.height, middle, (high - low) / 2
 
 
 def steps_ns(trace: Trace, first: int, last: int) -> tuple[int, int]:

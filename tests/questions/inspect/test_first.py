@@ -15,6 +15,7 @@ from turnbuckle.questions.distance.speeds import OVER
 from turnbuckle.questions.inspect.first import CHEAPER, LAYER, First, targets
 from turnbuckle.questions.inspect.tables import lines, ticket
 from turnbuckle.show.rendered import markdown
+from turnbuckle.trace.window import step_times
 
 EXAMPLES = Path(tb.__file__).parent / "examples"
 FILES = (
@@ -136,3 +137,17 @@ def test_a_name_from_outside_is_no_markup() -> None:
 def test_a_ticket_has_ten_lines(name: str) -> None:
     written = markdown(ticket(first(name)))
     assert len(written.splitlines()) <= 10
+
+
+def test_the_time_of_a_step_is_its_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    import polars as pl
+
+    def marked(*ends: int) -> pl.DataFrame:
+        return pl.DataFrame({"start_ns": [0] * len(ends), "end_ns": list(ends)})
+
+    for ends, found in (((1, 2), None), ((10, 20, 30, 40, 100), (5, 30e-9, 10e-9))):
+        monkeypatch.setattr(
+            "turnbuckle.trace.window.numbered_steps", lambda _, ends=ends: marked(*ends)
+        )
+        said = step_times(first(FILES[0]).run.trace)
+        assert said == (found if found is None else pytest.approx(found))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-import numpy as np
 import polars as pl
 
 from turnbuckle.foundation.fields import Declared
@@ -18,13 +17,11 @@ from turnbuckle.profile.summary.each import categories_ns
 from turnbuckle.profile.summary.summary import calls, copies, kernel_table
 from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.run import Run
-from turnbuckle.trace.window import numbered_steps
+from turnbuckle.trace.window import step_times
 
 #: What is compared, in the order of the table.
 OF: Final = ("part", "copy", "kernel", "call")
 _CATEGORY: Final = {"copy": "copy", "kernel": "kernel", "call": "api"}
-#: Steps below which their spread says nothing.
-STEPS: Final = 3
 _EMPTY: Final = {"name": pl.String, "count": pl.Int64, "seconds": pl.Float64}
 
 
@@ -57,7 +54,7 @@ class Diff(Shown):
     before, after : the runs, or the parts of them without start-up.
     rows : of (`of`, `name`): count and seconds before and after, and the change [s]; the largest
         change of each kind first.
-    steps : of both runs; None where either marks fewer than `STEPS`.
+    steps : of both runs; None where either marks fewer than three.
     untold : categories that one of the recordings does not hold; they are not compared.
     """
 
@@ -141,15 +138,9 @@ def _sums(run: Run, untold: frozenset[str]) -> pl.DataFrame:
     )
 
 
-def _steps(*runs: Run) -> Steps | None:
+def _steps(old: Run, new: Run) -> Steps | None:
     """Return the marked steps of both runs."""
-    medians, spreads = [], []
-    for run in runs:
-        marked = numbered_steps(run.trace)
-        if marked.height < STEPS:
-            return None
-        seconds = (marked["end_ns"] - marked["start_ns"]).to_numpy() * 1e-9
-        low, middle, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
-        medians.append(middle)
-        spreads.append((high - low) / 2)
-    return Steps(medians[0], medians[1], max(spreads))
+    before, after = step_times(old.trace), step_times(new.trace)
+    if before is None or after is None:
+        return None
+    return Steps(before[1], after[1], max(before[2], after[2]))

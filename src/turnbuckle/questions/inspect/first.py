@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
-import numpy as np
 import polars as pl
 
 from turnbuckle.foundation import registry
@@ -22,7 +21,7 @@ from turnbuckle.projection.admission import one_memory
 from turnbuckle.projection.answers.answer import Answer
 from turnbuckle.projection.answers.shown import Shown
 from turnbuckle.projection.run import Run
-from turnbuckle.trace.window import numbered_steps
+from turnbuckle.trace.window import step_times
 
 if TYPE_CHECKING:
     from turnbuckle.questions.distance.distance import Mode
@@ -39,8 +38,6 @@ CHEAPER: Final = 0.9
 AHEAD, LEAST = 1.5, 0.025
 #: Slowdown whose latency is given.
 SLOWER: Final = 0.05
-#: Steps below which no time a step is given.
-MARKED: Final = 3
 LAYER: Final = "cdi-row-api"
 CLOSER, FARTHER = "nvlink-c2c", ("cdi-rack-link", "cdi-row-link", LAYER)
 #: Closer targets that stand in where the source is as close already.
@@ -78,12 +75,7 @@ class First(Shown):
         """Return how many steps the recording marks, the median and half the middle half of their
         times [s]; None where it marks fewer than three.
         """
-        marked = numbered_steps(self.run.trace)
-        seconds = (marked["end_ns"] - marked["start_ns"]).to_numpy() * 1e-9
-        if len(seconds) < MARKED:
-            return None
-        low, middle, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
-        return len(seconds), middle, (high - low) / 2
+        return step_times(self.run.trace)
 
     @property
     def bound(self) -> str:
